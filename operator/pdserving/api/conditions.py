@@ -1,0 +1,91 @@
+"""Condition types and reasons: the part of the API that people and alerts read.
+
+Each type and each reason is declared here once. Types are few; a reason is CamelCase and stable; the message beside it
+may change from release to release. A type that is not declared here is never written.
+"""
+
+from typing import Final
+
+READY: Final = "Ready"
+"""The group answers requests by prefill and decode."""
+RECONCILING: Final = "Reconciling"
+"""The cluster is on its way to what the spec asks (kstatus)."""
+STALLED: Final = "Stalled"
+"""The way is blocked: without a change by somebody nothing will improve (kstatus)."""
+SPEC_VALID: Final = "SpecValid"
+BOOTSTRAP_READY: Final = "BootstrapReady"
+"""Every ready prefill engine has registered all its ranks in its bootstrap server, as the proxies see it."""
+PREFILL_AVAILABLE: Final = "PrefillAvailable"
+DECODE_AVAILABLE: Final = "DecodeAvailable"
+PROXY_AVAILABLE: Final = "ProxyAvailable"
+
+TYPES: Final = (
+    READY,
+    RECONCILING,
+    STALLED,
+    SPEC_VALID,
+    BOOTSTRAP_READY,
+    PREFILL_AVAILABLE,
+    DECODE_AVAILABLE,
+    PROXY_AVAILABLE,
+)
+"""In the order in which status lists them."""
+
+# Ready
+SERVING: Final = "Serving"
+SERVING_PREVIOUS_LANE: Final = "ServingPreviousLane"
+SERVING_LAST_VALID_SPEC: Final = "ServingLastValidSpec"
+NOT_SERVING: Final = "NotServing"
+SUSPENDED: Final = "Suspended"
+
+# Reconciling
+SETTLED: Final = "Settled"
+CREATING: Final = "Creating"
+SCALING: Final = "Scaling"
+ROLLING_OUT: Final = "RollingOut"
+CHANGING_LANE: Final = "ChangingLane"
+RETRYING: Final = "Retrying"
+
+# Stalled
+PROGRESSING: Final = "Progressing"
+
+# SpecValid
+VALID: Final = "Valid"
+INVALID_SPEC: Final = "InvalidSpec"
+INVALID_TEMPLATE: Final = "InvalidTemplate"
+REJECTED: Final = "Rejected"
+"""The API server refused an object that we rendered from the spec."""
+
+# The API server would not let us write
+FORBIDDEN: Final = "Forbidden"
+
+# BootstrapReady
+ALL_REGISTERED: Final = "AllRegistered"
+RANKS_MISSING: Final = "RanksMissing"
+BOOTSTRAP_UNREACHABLE: Final = "BootstrapUnreachable"
+NO_READY_PREFILL: Final = "NoReadyPrefill"
+NO_PROXY_REPORT: Final = "NoProxyReport"
+
+# PrefillAvailable, DecodeAvailable, ProxyAvailable
+ALL_READY: Final = "AllReady"
+SOME_READY: Final = "SomeReady"
+NONE_READY: Final = "NoneReady"
+
+# Why a pod is not ready
+STARTING: Final = "Starting"
+UNSCHEDULABLE: Final = "Unschedulable"
+IMAGE_PULL_FAILED: Final = "ImagePullFailed"
+CONTAINER_CONFIG_INVALID: Final = "ContainerConfigInvalid"
+VOLUME_NOT_MOUNTED: Final = "VolumeNotMounted"
+QUOTA_EXCEEDED: Final = "QuotaExceeded"
+POD_SECURITY_VIOLATION: Final = "PodSecurityViolation"
+POD_CREATE_FAILED: Final = "PodCreateFailed"
+MODEL_NOT_FOUND: Final = "ModelNotFound"
+MODEL_ACCESS_DENIED: Final = "ModelAccessDenied"
+INVALID_ENGINE_ARGUMENTS: Final = "InvalidEngineArguments"
+OUT_OF_MEMORY: Final = "OutOfMemory"
+ENGINE_CRASHED: Final = "EngineCrashed"
+ENGINE_DIED: Final = "EngineDied"
+"""The engine process ended with exit code 0: vLLM does so after an EngineDeadError."""
+UNHEALTHY: Final = "Unhealthy"
+TERMINATING: Final = "Terminating"

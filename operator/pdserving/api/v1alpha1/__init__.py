@@ -1,0 +1,31 @@
+"""``pdserving.dev/v1alpha1``: the models from which the CRD is generated and with which the core reads specs."""
+
+from pdserving.api.v1alpha1.engine import EngineSpec, EnvVar, Parallelism, Resources, RoleSpec
+from pdserving.api.v1alpha1.group import MAX_NAME, PDServingGroup, PDServingGroupSpec
+from pdserving.api.v1alpha1.model import ModelSource, ModelSpec
+from pdserving.api.v1alpha1.proxy import ProxyLimits, ProxyService, ProxySpec, ProxyTimeouts
+from pdserving.api.v1alpha1.status import Condition, PDServingGroupStatus, RoleStatus
+from pdserving.api.v1alpha1.transfer import DevicePlugin, Rdma, TransferSpec
+
+__all__ = [
+    "MAX_NAME",
+    "Condition",
+    "DevicePlugin",
+    "EngineSpec",
+    "EnvVar",
+    "ModelSource",
+    "ModelSpec",
+    "PDServingGroup",
+    "PDServingGroupSpec",
+    "PDServingGroupStatus",
+    "Parallelism",
+    "ProxyLimits",
+    "ProxyService",
+    "ProxySpec",
+    "ProxyTimeouts",
+    "Rdma",
+    "Resources",
+    "RoleSpec",
+    "RoleStatus",
+    "TransferSpec",
+]

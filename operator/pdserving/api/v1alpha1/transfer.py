@@ -1,0 +1,66 @@
+"""``spec.transfer``: how KV cache moves from prefill to decode engines."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from pdserving.api.v1alpha1.base import Model, ResourceName, rule, rules
+
+HcaName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9_.:-]+$")]
+
+
+class DevicePlugin(Model):
+    resource: ResourceName
+    """Extended resource of an RDMA shared device plugin, such as rdma/hca_shared_devices_a."""
+    count: Annotated[int, Field(ge=1, le=64)] = 1
+    """How many of them each engine pod asks for. With a shared device plugin one unit already opens every HCA of
+    the pool, so this only limits how many pods share a node."""
+
+
+class Rdma(Model):
+    model_config = ConfigDict(
+        json_schema_extra=rules(rule("has(self.devicePlugin)", "name the way to the HCAs: set rdma.devicePlugin"))
+    )
+
+    device_plugin: DevicePlugin | None = None
+    """HCAs by an extended resource of a device plugin."""
+
+
+class TransferSpec(Model):
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.protocol != 'rdma' || has(self.rdma)",
+                "protocol rdma needs transfer.rdma: set rdma.devicePlugin.resource, or choose protocol tcp",
+            ),
+            rule(
+                "self.protocol != 'tcp' || !has(self.rdma)",
+                "protocol tcp uses no HCA: remove transfer.rdma, or choose protocol rdma",
+            ),
+            rule(
+                "self.protocol != 'tcp' || !(has(self.hcas) || has(self.gidIndex) || has(self.gpuDirect))",
+                "hcas, gidIndex and gpuDirect are for protocol rdma: remove them, or choose protocol rdma",
+            ),
+        )
+    )
+
+    protocol: Literal["rdma", "tcp"]
+    """What carries KV cache. rdma insists on a usable HCA: an engine without one fails at its start and never falls
+    back to TCP. tcp needs no device and runs under Pod Security restricted, and is many times slower."""
+    rdma: Rdma | None = None
+    """How engine pods get their HCAs. Required with protocol rdma. The pods then run as root with IPC_LOCK, because
+    the capability has no effect for other users, so the namespace must allow Pod Security privileged."""
+    hcas: Annotated[tuple[HcaName, ...], Field(min_length=1, max_length=32)] | None = None
+    """RDMA devices that Mooncake may use, such as mlx5_0. By default all that it finds in the pod."""
+    gid_index: Annotated[int, Field(ge=0, le=255)] | None = None
+    """GID index of every HCA; for RoCE v2 often 3. By default Mooncake chooses."""
+    gpu_direct: Literal["auto", "peermem", "dmabuf"] | None = None
+    """How GPU memory is registered with the HCA: peermem needs the nvidia_peermem kernel module, dmabuf the open GPU
+    kernel driver. auto, the default with protocol rdma, takes peermem where the node has loaded the module, else
+    dmabuf; it needs a shell in the engine image."""
+    abort_timeout_seconds: Annotated[int, Field(ge=5, le=3600)] = 60
+    """How long a prefill engine keeps KV cache that nobody fetches. A decode engine waits 60 s longer for an answer."""
+    load_failure_policy: Literal["recompute", "fail"] = "recompute"
+    """What a decode engine does when KV cache can't be fetched: compute the prompt itself, or fail the request."""
+    workers: Annotated[int, Field(ge=1, le=256)] = 32
+    """Sender threads of each prefill rank. Twice as many fetches may wait at once; more queue behind them."""
