@@ -19,27 +19,30 @@ class OwnedFlag:
 
     @property
     def pattern(self) -> str:
-        return f"^--?({self.expression.replace('-', '[-_]')})([=.].*)?$"
+        return f"(?s)^--?({self.expression.replace('-', '[-_]')})([=.].*)?$"
 
     @property
     def message(self) -> str:
-        return f"{self.flags} is set by the operator: {self.remedy}"
+        return f"{self.flags} is not for args: {self.remedy}"
 
 
 OWNED_FLAGS = (
     OwnedFlag("--kv-transfer-config", "kv-transfer-config", "describe the KV transfer in spec.transfer"),
     OwnedFlag("--host", "host|uds", "remove it, the engine listens on its pod's address"),
     OwnedFlag("--port", "port", "use spec.engine.port"),
-    OwnedFlag(
-        "--ssl-*", "ssl-[a-z-]+", "remove it, the proxy speaks HTTP to the engines; end TLS in front of the proxy"
-    ),
+    OwnedFlag("--ssl-*", "ssl-.*", "remove it, the proxy speaks HTTP to the engines; end TLS in front of the proxy"),
     OwnedFlag("--model", "model|model-tag", "use spec.model.source"),
     OwnedFlag("--revision", "revision", "use spec.model.source.huggingFace.revision"),
     OwnedFlag("--served-model-name", "served-model-name", "use spec.model.servedName"),
     OwnedFlag("--tensor-parallel-size", "tensor-parallel-size|tp", "use parallelism.tensor of the role"),
     OwnedFlag("--pipeline-parallel-size", "pipeline-parallel-size|pp", "use parallelism.pipeline of the role"),
-    OwnedFlag("--data-parallel-*", "data-parallel-[a-z-]+|dp[a-z]*", "use parallelism.data of the role"),
+    OwnedFlag("--data-parallel-*", "data-parallel-.*|dp.*", "use parallelism.data of the role"),
     OwnedFlag("--enable-expert-parallel", "(no-)?enable-expert-parallel|ep", "use parallelism.expert of the role"),
+    OwnedFlag(
+        "--prefill-context-parallel-size",
+        "(prefill|decode)-context-parallel-size|pcp|dcp",
+        "remove it, MooncakeConnector can't move KV cache of context parallel engines",
+    ),
     OwnedFlag("--nnodes", "nnodes|node-rank|master-addr|master-port|headless", "remove it, one engine is one pod"),
     OwnedFlag("--shutdown-timeout", "shutdown-timeout", "use shutdownTimeoutSeconds of the role"),
 )
@@ -60,6 +63,10 @@ OWNED_ENV = {
     "PDSERVING_BOOTSTRAP_ADDRESS": "remove it, it is the address of the bootstrap Service",
 }
 """Name of the variable -> what to do instead."""
+
+
+def env_message(name: str) -> str:
+    return f"{name} is not for env: {OWNED_ENV[name]}"
 
 
 def find_owned_flag(arguments: tuple[str, ...]) -> OwnedFlag | None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from pdserving.api.owned import OWNED_ENV, OWNED_FLAGS
+from pdserving.api.owned import OWNED_ENV, OWNED_FLAGS, env_message
 from pdserving.api.v1alpha1.base import VALIDATIONS, Image, Model, Quantities, ResourceName, rule, rules
 from pdserving.api.v1alpha1.model import PullPolicy
 
@@ -38,10 +38,7 @@ EnvVars = Annotated[
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
-            VALIDATIONS: [
-                rule(f"self.all(e, e.name != '{name}')", f"{name} is set by the operator: {remedy}")
-                for name, remedy in OWNED_ENV.items()
-            ],
+            VALIDATIONS: [rule(f"self.all(e, e.name != '{name}')", env_message(name)) for name in OWNED_ENV],
         },
     ),
 ]

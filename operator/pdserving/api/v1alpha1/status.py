@@ -33,6 +33,8 @@ class RoleStatus(Model):
     """Pods that are wanted."""
     updated: Count = 0
     """Pods that run the newest template."""
+    summary: Annotated[str, Field(max_length=32)] = ""
+    """ready/desired, for the columns of kubectl get."""
 
 
 class PDServingGroupStatus(Model):
