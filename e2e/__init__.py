@@ -1,0 +1,1 @@
+"""End-to-end suites on real engines, the demo, and the cluster that both run on."""
