@@ -18,7 +18,7 @@ def generated() -> dict[Path, str]:
     crd = render_crd()
     return {
         Path("crds/pdserving.dev_pdservinggroups.yaml"): crd,
-        Path("charts/pdserving/crds/pdserving.dev_pdservinggroups.yaml"): crd,
+        Path("charts/pdserving/files/pdserving.dev_pdservinggroups.yaml"): crd,
     }
 
 
