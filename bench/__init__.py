@@ -1,0 +1,1 @@
+"""Measurements of the product against its peers; not part of the distribution."""
