@@ -66,11 +66,12 @@ def ask(url: str, question: Question, *, seconds: float = SECONDS, **extra: Any)
         response = client.post(url + question.path, json=body)
     if response.status_code >= 300:
         raise AssertionError(f"{question.path} answered {response.status_code}: {response.text[:500]}")
-    choices = _events(response.text) if body.get("stream") else [response.json()["choices"][0]]
+    choices = stream_choices(response.text) if body.get("stream") else [response.json()["choices"][0]]
     return _joined(choices, response.headers)
 
 
-def _events(text: str) -> list[dict[str, Any]]:
+def stream_choices(text: str) -> list[dict[str, Any]]:
+    """The choices of a whole event stream, each with what its event added."""
     data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
     assert data[-1] == "[DONE]", f"stream without an end: {data[-1][:300]}"
     events = [json.loads(each) for each in data[:-1]]
