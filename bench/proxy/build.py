@@ -3,9 +3,11 @@
 import hashlib
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "c"
+PROGRAMS = {"mock": ("mock.c", "judge.c", "http.c"), "load": ("load.c", "http.c")}
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 
 
@@ -21,13 +23,12 @@ def build_programs() -> dict[str, Path]:
     key = hashlib.sha256(b"".join(f.read_bytes() for f in files) + " ".join(FLAGS).encode()).hexdigest()[:12]
     folder = cache_dir() / "bin" / key
     folder.mkdir(parents=True, exist_ok=True)
-    return {name: _compile(name, folder / name) for name in ("mock", "load")}
+    return {name: _compile(sources, folder / name) for name, sources in PROGRAMS.items()}
 
 
-def _compile(name: str, target: Path) -> Path:
+def _compile(sources: Iterable[str], target: Path) -> Path:
     if not target.exists():
         fresh = target.with_suffix(f".{os.getpid()}")
-        sources = [SOURCES / f"{name}.c", SOURCES / "http.c"]
-        subprocess.run(["gcc", *FLAGS, "-o", fresh, *sources], check=True)
+        subprocess.run(["gcc", *FLAGS, "-o", fresh, *(SOURCES / name for name in sources)], check=True)
         fresh.rename(target)
     return target

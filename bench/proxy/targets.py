@@ -131,8 +131,8 @@ BUILDERS: dict[str, Callable[[str], Target]] = {
 
 
 def environment(target: Target) -> dict[str, str]:
-    """The driver's environment without proxies of its own, plus what the target's image would set."""
-    inherited = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+    """The driver's environment without its own Python path and HTTP proxies, plus what the target's image sets."""
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.lower().endswith("_proxy")}
     return inherited | target.env
 
 

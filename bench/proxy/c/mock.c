@@ -7,7 +7,7 @@
  * and bootstrap address? It prints "listening"
  * at the start and, on SIGTERM, its counters as one JSON line. */
 #define _GNU_SOURCE
-#include "http.h"
+#include "judge.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,10 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ENGINE_ID "0f6ad1f2-5a1e-4d0c-9b53-6f1f0f8f9a77"
-enum { WINDOW = 4096, READ_SIZE = 256 * 1024, REMEMBERED = 1 << 16 };
-enum role { PREFILL, DECODE, BOOTSTRAP };
-enum leg { LEG_TRANSFER, LEG_ROOM, LEG_PLAIN, LEG_BAD, LEGS };
+enum { TAG_WINDOW = 4096, READ_SIZE = 256 * 1024 };
 
 struct conn {
     int fd;
@@ -45,75 +42,8 @@ static volatile sig_atomic_t stopping;
 static char read_buffer[READ_SIZE];
 
 static struct {
-    uint64_t legs[2][LEGS], transfer_sum[2], duplicates, cancelled, health, queries, other;
+    uint64_t cancelled, health, queries, other;
 } seen;
-static uint64_t remembered[REMEMBERED];
-
-/* ---- looking into request bodies ---- */
-
-/* Finds a quoted key and returns its value. Only the ends of a body are searched: what routers add stands there, and
- * searching a megabyte of prompt would make the mock the limit. A key that is elsewhere makes the run invalid. */
-static const char *value_of(const struct bytes *b, const char *key)
-{
-    size_t window = b->len < WINDOW ? b->len : WINDOW, key_len = strlen(key);
-    const char *at = memmem(b->data + b->len - window, window, key, key_len);
-    if (!at)
-        at = memmem(b->data, window, key, key_len);
-    return at ? at + key_len + strspn(at + key_len, " :") : NULL;
-}
-
-static bool starts(const char *value, const char *expected)
-{
-    return value && strncmp(value, expected, strlen(expected)) == 0;
-}
-
-/* max_completion_tokens wins over the older max_tokens, as in vLLM. */
-static long token_limit(const struct bytes *b)
-{
-    const char *limit = value_of(b, "\"max_completion_tokens\"");
-    if (!limit || starts(limit, "null"))
-        limit = value_of(b, "\"max_tokens\"");
-    return limit ? atol(limit) : 16;
-}
-
-static uint64_t hash_string(const char *quoted)
-{
-    uint64_t h = 14695981039346656037ull;
-    for (const char *c = quoted + 1; *c && *c != '"'; c++)
-        h = (h ^ (unsigned char)*c) * 1099511628211ull;
-    return h;
-}
-
-/* Equal sums at the end mean that P and D saw the same set of transfer ids; a repeated id is caught at P. */
-static void count_transfer(enum role role, const char *transfer_id)
-{
-    uint64_t h = hash_string(transfer_id), *slot = &remembered[h % REMEMBERED];
-    seen.transfer_sum[role] += h;
-    if (role != PREFILL)
-        return;
-    seen.duplicates += *slot == h;
-    *slot = h;
-}
-
-static enum leg judge(const struct conn *c)
-{
-    const struct bytes *b = &c->body;
-    bool prefill = c->role == PREFILL;
-    if (!value_of(b, "\"kv_transfer_params\""))
-        return value_of(b, "\"bootstrap_room\"") ? LEG_ROOM : LEG_PLAIN;
-    const char *id = value_of(b, "\"transfer_id\"");
-    if (!starts(id, "\"") || !starts(value_of(b, "\"do_remote_decode\""), prefill ? "true" : "false") ||
-        !starts(value_of(b, "\"do_remote_prefill\""), prefill ? "false" : "true"))
-        return LEG_BAD;
-    count_transfer(c->role, id);
-    if (prefill)
-        return token_limit(b) == 1 ? LEG_TRANSFER : LEG_BAD;
-    char address[64];
-    snprintf(address, sizeof address, "\"http://127.0.0.1:%d\"", bootstrap_port);
-    bool known = starts(value_of(b, "\"remote_engine_id\""), "\"" ENGINE_ID "\"") &&
-                 starts(value_of(b, "\"remote_bootstrap_addr\""), address);
-    return known ? LEG_TRANSFER : LEG_BAD;
-}
 
 /* ---- sending ---- */
 
@@ -270,7 +200,7 @@ static void send_due_tokens(void)
 
 static void read_tag(struct conn *c)
 {
-    const char *tag = memmem(c->body.data, c->body.len < WINDOW ? c->body.len : WINDOW, "tag-", 4);
+    const char *tag = memmem(c->body.data, c->body.len < TAG_WINDOW ? c->body.len : TAG_WINDOW, "tag-", 4);
     memset(c->tag, '0', 16);
     if (tag && tag + 20 <= c->body.data + c->body.len)
         memcpy(c->tag, tag + 4, 16);
@@ -278,10 +208,7 @@ static void read_tag(struct conn *c)
 
 static void serve_chat(struct conn *c)
 {
-    enum leg leg = judge(c);
-    if (leg == LEG_BAD && seen.legs[c->role][LEG_BAD] == 0)
-        fprintf(stderr, "mock: bad %s leg: %.1500s\n", c->role == PREFILL ? "prefill" : "decode", c->body.data);
-    seen.legs[c->role][leg]++;
+    judge(&c->body, c->role, bootstrap_port);
     read_tag(c);
     long tokens = token_limit(&c->body);
     if (starts(value_of(&c->body, "\"stream\""), "true") && c->role == DECODE)
@@ -409,11 +336,11 @@ static void print_counters(void)
     printf("{");
     for (int r = 0; r < 2; r++)
         printf("\"%s\":{\"transfer\":%" PRIu64 ",\"room\":%" PRIu64 ",\"plain\":%" PRIu64 ",\"bad\":%" PRIu64 "},",
-               roles[r], seen.legs[r][LEG_TRANSFER], seen.legs[r][LEG_ROOM], seen.legs[r][LEG_PLAIN],
-               seen.legs[r][LEG_BAD]);
+               roles[r], verdicts.legs[r][LEG_TRANSFER], verdicts.legs[r][LEG_ROOM], verdicts.legs[r][LEG_PLAIN],
+               verdicts.legs[r][LEG_BAD]);
     printf("\"same_transfers\":%s,\"duplicates\":%" PRIu64 ",\"cancelled\":%" PRIu64 ",\"health\":%" PRIu64
            ",\"queries\":%" PRIu64 ",\"other\":%" PRIu64 "}\n",
-           seen.transfer_sum[0] == seen.transfer_sum[1] ? "true" : "false", seen.duplicates, seen.cancelled,
+           verdicts.transfer_sum[0] == verdicts.transfer_sum[1] ? "true" : "false", verdicts.duplicates, seen.cancelled,
            seen.health, seen.queries, seen.other);
 }
 
