@@ -85,12 +85,12 @@ class RoleSpec(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "self.gpus == 0 || "
+                "!has(self.gpus) || self.gpus == 0 || "
                 "self.gpus == self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.data",
                 GPUS_MISMATCH,
             ),
             rule(
-                "!(self.gpus > 0 && has(self.resources) && "
+                "!(has(self.gpus) && self.gpus > 0 && has(self.resources) && "
                 "((has(self.resources.limits) && self.gpuResource in self.resources.limits) || "
                 "(has(self.resources.requests) && self.gpuResource in self.resources.requests)))",
                 "GPUs are counted by gpus: remove the GPU resource from resources, or set gpus to 0",

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from pdserving.api.v1alpha1.base import Model
 
+MAX_GENERATION = 2**53 - 1
+"""The API server reads a bound as a float, and refuses 2**63 - 1 for having become larger than an int64."""
 Lane = Annotated[str, Field(max_length=8)]
 Count = Annotated[int, Field(ge=0, le=2147483647)]
 Time = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
@@ -16,7 +18,7 @@ class Condition(Model):
     """What the condition speaks of."""
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
-    observed_generation: Annotated[int, Field(ge=0, le=9223372036854775807)]
+    observed_generation: Annotated[int, Field(ge=0, le=MAX_GENERATION)]
     """Generation of the group from which this was concluded."""
     last_transition_time: Time
     """When status last changed."""
@@ -38,7 +40,7 @@ class RoleStatus(Model):
 
 
 class PDServingGroupStatus(Model):
-    observed_generation: Annotated[int, Field(ge=0, le=9223372036854775807)] = 0
+    observed_generation: Annotated[int, Field(ge=0, le=MAX_GENERATION)] = 0
     """Generation of the spec that this status describes."""
     conditions: Annotated[
         tuple[Condition, ...],
