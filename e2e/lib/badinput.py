@@ -42,8 +42,8 @@ def _container(name: str) -> dict[str, Any]:
 RDMA = {"protocol": "rdma", "rdma": {"devicePlugin": {"resource": "rdma/hca_shared_devices_a"}}}
 
 MISTAKES: dict[str, Mistake] = {
-    "unknown-field": Mistake({"prefil": {"replicas": 1}}, (r"spec\.prefil\b",)),
-    "unknown-field-below": Mistake({"decode": {"replica": 1}}, (r"spec\.decode\.replica\b",)),
+    "unknown-field": Mistake({"prefil": {"replicas": 1}}, (r'unknown field "(spec\.)?prefil"',)),
+    "unknown-field-below": Mistake({"decode": {"replica": 1}}, ("decode", r'unknown field "(spec\.decode\.)?replica"')),
     "kv-transfer-config": Mistake(
         {"engine": {"args": ["--kv-transfer-config={}"]}},
         (r"spec\.engine\.args", r"--kv-transfer-config", r"spec\.transfer"),

@@ -27,13 +27,19 @@ class Release:
     helm: Helm
 
     def install(self, image: str, **values: object) -> None:
-        """Install or upgrade, and wait until the operator is ready; ``image`` is REPOSITORY:TAG."""
+        """Install or upgrade, and wait until the operator is ready; ``image`` is REPOSITORY:TAG.
+
+        What ran before is restarted: the tag may be the old one and its content new.
+        """
+        before = self.kubectl.find("deployment", DEPLOYMENT)
         repository, _, tag = image.rpartition(":")
         chosen = {"image.repository": repository, "image.tag": tag, **values}
         settings = [f"--set={key}={value}" for key, value in chosen.items()]
         self.helm.run(
             "upgrade", "--install", NAME, str(CHART), f"--namespace={NAMESPACE}", "--create-namespace", *settings
         )
+        if before:
+            self.kubectl.run("rollout", "restart", f"deployment/{DEPLOYMENT}")
         self.wait()
 
     def uninstall(self) -> None:

@@ -23,8 +23,8 @@ from e2e.lib.kubectl import Helm, Kubectl
 ROOT = Path(__file__).resolve().parents[2]
 KIND_CLUSTER = "pdserving"
 OPERATOR_IMAGE, ENGINE_IMAGE = "localhost/pdserving:dev", "localhost/engine-cpu:dev"
-BUILT = {OPERATOR_IMAGE: "images/pdserving", ENGINE_IMAGE: "images/engine-cpu"}
-"""Image -> folder of its Dockerfile."""
+BUILD_CONTEXTS = {OPERATOR_IMAGE: ("images/operator", "."), ENGINE_IMAGE: ("images/engine-cpu", "images/engine-cpu")}
+"""Image -> folder of its Dockerfile, and the folder that it copies from."""
 
 
 class MissingProgramError(Exception):
@@ -101,8 +101,8 @@ def _start_kind() -> None:
     clusters = subprocess.run(["kind", "get", "clusters"], capture_output=True, text=True, check=True).stdout.split()
     if KIND_CLUSTER not in clusters:
         _show("kind", "create", "cluster", "--name", KIND_CLUSTER, "--wait", "120s")
-    for image, folder in BUILT.items():
-        _show("docker", "build", "-t", image, "-f", f"{folder}/Dockerfile", str(ROOT))
+    for image, (folder, context) in BUILD_CONTEXTS.items():
+        _show("docker", "build", "-t", image, "-f", f"{folder}/Dockerfile", context)
         _show("kind", "load", "docker-image", image, "--name", KIND_CLUSTER)
 
 

@@ -12,7 +12,7 @@
 {{- end }}
 
 {{- define "pdserving.image" -}}
-{{- $repository := required "image.repository is empty: no image is published yet; build images/pdserving, push it and set --set image.repository=REGISTRY/pdserving" .Values.image.repository -}}
+{{- $repository := required "image.repository is empty: no image is published yet; build images/operator, push it and set --set image.repository=REGISTRY/pdserving" .Values.image.repository -}}
 {{- printf "%s:%s" $repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end }}
 
