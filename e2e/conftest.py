@@ -4,6 +4,7 @@ Engines need most of the time and memory here, so tests share them and leave the
 fails is followed by the conditions, events and logs of the namespaces that the suite uses.
 """
 
+import os
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -29,7 +30,12 @@ _evidence_from: list[Kubectl] = []
 
 @pytest.fixture(scope="session")
 def target() -> Target:
-    found = clusters.start()
+    try:
+        found = clusters.start()
+    except clusters.MissingNeedError as missing:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"NOT RUN: the whole suite needs a cluster. {missing}")
     _evidence_from[:] = [found.kubectl]
     return found
 

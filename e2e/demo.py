@@ -22,7 +22,7 @@ from e2e.lib.groups import EXAMPLE, START_SECONDS, Group, example_spec, make_nam
 from e2e.lib.kubectl import CommandError
 from e2e.lib.release import NAMESPACE as OPERATOR_NAMESPACE
 from e2e.lib.release import Release
-from e2e.lib.target import MissingProgramError, Target
+from e2e.lib.target import MissingNeedError, Target
 from e2e.lib.waiting import NotYetError, eventually
 
 NAMESPACE = "pdserving-demo"
@@ -148,7 +148,7 @@ def main() -> None:
     command = parser.parse_args().command
     try:
         up() if command == "up" else down()
-    except (CommandError, MissingProgramError, AssertionError, httpx.HTTPError) as error:
+    except (CommandError, MissingNeedError, AssertionError, httpx.HTTPError) as error:
         say(f"\nthe demo stopped: {error}")
         _explain()
         sys.exit(1)

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster import paths
+from e2e.cluster import control_plane, lifecycle, paths, shell
+from e2e.cluster.topology import LAYOUT
 from e2e.lib.kubectl import Helm, Kubectl
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +28,8 @@ BUILD_CONTEXTS = {OPERATOR_IMAGE: ("images/operator", "."), ENGINE_IMAGE: ("imag
 """Image -> folder of its Dockerfile, and the folder that it copies from."""
 
 
-class MissingProgramError(Exception):
-    """A program that this kind of cluster needs is not there."""
+class MissingNeedError(Exception):
+    """This machine lacks something that the chosen kind of cluster needs; the message is the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Target:
 def chosen() -> str:
     name = os.environ.get("CLUSTER", "self")
     if name not in {"self", "kind", "context"}:
-        raise MissingProgramError(f"CLUSTER={name}: choose self, kind or context")
+        raise MissingNeedError(f"CLUSTER={name}: choose self, kind or context")
     return name
 
 
@@ -64,6 +65,8 @@ def start() -> Target:
     """Start the chosen cluster or find it running, and bring the images to it; idempotent."""
     match chosen():
         case "self":
+            if os.geteuid():
+                raise MissingNeedError("CLUSTER=self makes namespaces, interfaces and mounts: run it as root")
             _show(sys.executable, "-m", "e2e.cluster", "up")
         case "kind":
             _start_kind()
@@ -92,7 +95,15 @@ def _own() -> Target:
         operator_image=OPERATOR_IMAGE,
         engine_image=ENGINE_IMAGE,
         audit_log=paths.AUDIT_LOG,
+        restart_api_server=_restart_api_server,
     )
+
+
+def _restart_api_server() -> None:
+    """Kill it and start it again: every watch and every connection is lost."""
+    (node, *_) = lifecycle.nodes()
+    node.start(node.stop("kube-apiserver"))
+    shell.wait_for(lambda: control_plane.is_ready(LAYOUT), "the API server")
 
 
 def _start_kind() -> None:
@@ -118,15 +129,13 @@ def _context() -> Target:
         _need(program)
     operator, engine = (os.environ.get(name, "") for name in ("OPERATOR_IMAGE", "ENGINE_IMAGE"))
     if not (operator and engine):
-        raise MissingProgramError(
-            "CLUSTER=context needs OPERATOR_IMAGE and ENGINE_IMAGE: images that its nodes can pull"
-        )
+        raise MissingNeedError("CLUSTER=context needs OPERATOR_IMAGE and ENGINE_IMAGE: images that its nodes can pull")
     return Target("context", Kubectl("kubectl"), Helm("helm"), operator, engine)
 
 
 def _need(program: str) -> None:
     if not shutil.which(program):
-        raise MissingProgramError(f"`{program}` is not on PATH; install it or use CLUSTER=self, which builds its own")
+        raise MissingNeedError(f"`{program}` is not on PATH; install it or use CLUSTER=self, which builds its own")
 
 
 def _show(*command: str) -> None:
