@@ -13,7 +13,7 @@ Object = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Observed:
     objects: tuple[Object, ...] = ()
-    """Every live object that the group owns."""
+    """Every live object that the group owns, each with its apiVersion and kind."""
     pods: tuple[Object, ...] = ()
     """Pods that carry the group's label."""
     events: tuple[Object, ...] = ()

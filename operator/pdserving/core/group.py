@@ -1,0 +1,91 @@
+"""A group as the core works with it: identity from the metadata, spec by the API models.
+
+Parsing is total. What the API server should have refused (an older CRD, a client that went around it) comes back as
+problems in the words that the CRD would have used.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from pdserving.api.conditions import INVALID_SPEC
+from pdserving.api.owned import OWNED_ENV, env_message, find_owned_flag
+from pdserving.api.v1alpha1 import EngineSpec, PDServingGroupSpec, RoleSpec
+from pdserving.api.v1alpha1.group import MAX_NAME, NAME_INVALID, NAME_PATTERN, NAME_TOO_LONG
+from pdserving.core.kv import find_disagreement
+from pdserving.core.names import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    namespace: str
+    uid: str
+    spec: PDServingGroupSpec
+
+    def role(self, role: Role) -> RoleSpec:
+        return self.spec.prefill if role == "prefill" else self.spec.decode
+
+    @property
+    def served_name(self) -> str:
+        source = self.spec.model.source.hugging_face
+        return self.spec.model.served_name or (source.repo if source else self.name)
+
+
+def parse_group(manifest: Mapping[str, Any]) -> Group | Problem:
+    metadata = manifest.get("metadata") or {}
+    try:
+        spec = PDServingGroupSpec.model_validate(manifest.get("spec"))
+    except ValidationError as error:
+        return Problem(INVALID_SPEC, "; ".join(_describe(error)))
+    group = Group(
+        name=str(metadata.get("name", "")),
+        namespace=str(metadata.get("namespace", "")),
+        uid=str(metadata.get("uid", "")),
+        spec=spec,
+    )
+    problems = tuple(find_problems(group))
+    return Problem(INVALID_SPEC, "; ".join(problems)) if problems else group
+
+
+def _describe(error: ValidationError) -> Iterator[str]:
+    """At most three problems: a person repairs one at a time."""
+    for problem in error.errors(include_url=False, include_input=False)[:3]:
+        path = ".".join(("spec", *(str(part) for part in problem["loc"])))
+        text = "unknown field, remove it" if problem["type"] == "extra_forbidden" else problem["msg"]
+        yield f"{path}: {text}"
+
+
+def find_problems(group: Group) -> Iterator[str]:
+    spec = group.spec
+    if len(group.name) > MAX_NAME:
+        yield NAME_TOO_LONG
+    if not re.match(NAME_PATTERN, group.name):
+        yield NAME_INVALID
+    if sum(value is not None for _, value in spec.model.source) != 1:
+        yield "spec.model.source: set exactly one source"
+    if (spec.transfer.protocol == "rdma") != (spec.transfer.rdma is not None):
+        yield "spec.transfer: set rdma.devicePlugin if and only if protocol is rdma"
+    elif spec.transfer.rdma and spec.transfer.rdma.device_plugin is None:
+        yield "spec.transfer.rdma: set devicePlugin"
+    for path, owner in (("engine", spec.engine), ("prefill", spec.prefill), ("decode", spec.decode)):
+        yield from _find_owned(path, owner)
+    if disagreement := find_disagreement(spec):
+        yield disagreement
+
+
+def _find_owned(path: str, owner: EngineSpec | RoleSpec) -> Iterator[str]:
+    if flag := find_owned_flag(owner.args):
+        yield f"spec.{path}.args: {flag.message}"
+    for variable in owner.env:
+        if variable.name in OWNED_ENV:
+            yield f"spec.{path}.env: {env_message(variable.name)}"

@@ -1,0 +1,36 @@
+"""The status of a group: counts, lanes and conditions."""
+
+from datetime import datetime
+from typing import Any
+
+from pdserving.core import names
+from pdserving.core.conditions import build_conditions, read_generation
+from pdserving.core.observed import Object
+from pdserving.core.situation import Situation
+from pdserving.core.verdicts import judge
+from pdserving.core.view import Scale
+
+
+def build_status(situation: Situation, manifest: Object, now: datetime) -> dict[str, Any]:
+    serving, group = situation.serving, situation.group
+    port = group.spec.proxy.service.port if group else 80
+    status: dict[str, Any] = {
+        "observedGeneration": read_generation(manifest),
+        "conditions": build_conditions(judge(situation), manifest, now),
+        "prefill": _counts(situation.scale("prefill")),
+        "decode": _counts(situation.scale("decode")),
+        "proxy": _counts(situation.proxies),
+        "lane": serving.name if serving else None,
+        "targetLane": situation.target if situation.target != (serving.name if serving else None) else None,
+        "endpoint": names.endpoint(group.name, group.namespace, port) if group else None,
+    }
+    return {key: value for key, value in status.items() if value is not None}
+
+
+def _counts(scale: Scale) -> dict[str, Any]:
+    return {
+        "ready": scale.ready,
+        "desired": scale.desired,
+        "updated": scale.updated,
+        "summary": f"{scale.ready}/{scale.desired}",
+    }
