@@ -34,11 +34,13 @@ class Situation:
 
     def scale(self, role: Role) -> Scale:
         """Of the shown lane; what is wanted is the spec's word where the spec speaks of this lane."""
-        live = self.view.lane(self.shown.name).scale(role)
+        live = self.shown.scale(role)
         if self.group is None or self.shown.name != self.target:
             return live
         replicas = self.group.role(role).replicas
-        return replace(live, desired=0 if self.suspended else live.desired or 1 if replicas is None else replicas)
+        if replicas is None:
+            replicas = live.desired if role in self.shown.sets else 1
+        return replace(live, desired=0 if self.suspended else replicas)
 
     @property
     def proxies(self) -> Scale:
