@@ -40,7 +40,6 @@ TOOLS = (
     Tool("coredns", "github.com/coredns/coredns", "v1.15.0"),
     Tool("helm", "helm.sh/helm/v3/cmd/helm", "v3.22.0"),
     Tool("kube-router", "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router", "v2.1.0"),
-    Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok", "v0.8.0"),
 )
 
 DEBIAN_PACKAGES = {

@@ -1,0 +1,150 @@
+"""Build the images of `images/` from the same Dockerfiles as `docker build`, without a registry or a daemon.
+
+`FROM debian:bookworm-slim` is met by a stand-in of that name, made by debootstrap from the Debian mirror. buildah's
+store lies in the cache, so that the machine's own containers and images are not touched.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster import cache, console, node_images, packages, paths, versions
+from e2e.cluster.node import Node
+from e2e.cluster.shell import ClusterError, run
+
+LOG = paths.CACHE / "logs" / "images.log"
+BASE = "docker.io/library/debian:bookworm-slim"
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+PIP_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image of this repository: its Dockerfile, the folder it may copy from, and what decides its content."""
+
+    name: str
+    dockerfile: Path
+    context: Path
+    inputs: tuple[Path, ...]
+    about: str
+
+    @property
+    def tag(self) -> str:
+        return f"localhost/{self.name}:dev"
+
+    @property
+    def key(self) -> str:
+        return cache.content_key(self.inputs)
+
+    @property
+    def archive(self) -> Path:
+        return paths.CACHE / "images" / f"{self.name}-{self.key}" / "image.tar"
+
+
+ENGINE_FOLDER = paths.ROOT / "images" / "engine-cpu"
+OPERATOR_INPUTS = ("images/operator", "requirements/operator.txt", "operator/pdserving")
+
+IMAGES = {
+    image.name: image
+    for image in (
+        Image(
+            name="pdserving",
+            dockerfile=paths.ROOT / "images" / "operator" / "Dockerfile",
+            context=paths.ROOT,
+            inputs=tuple(paths.ROOT / name for name in OPERATOR_INPUTS),
+            about="operator and proxy",
+        ),
+        Image(
+            name="engine-cpu",
+            dockerfile=ENGINE_FOLDER / "Dockerfile",
+            context=ENGINE_FOLDER,
+            inputs=(ENGINE_FOLDER,),
+            about="vLLM for CPUs with Mooncake and a tiny model; about 6 minutes on 2 cores",
+        ),
+    )
+}
+
+
+def ensure(image: Image) -> Path:
+    """Return the image as a docker archive, built if its content is new; archives of older content are removed."""
+    archive = image.archive
+    if not archive.exists():
+        packages.ensure(versions.IMAGE_PACKAGES)
+        _ensure_base()
+        with console.step(f"building {image.tag} ({image.about})"):
+            cache.ensure(archive.parent, lambda to: _build(image, to / archive.name))
+        _forget_older(image)
+    return archive
+
+
+def load(nodes: list[Node], image: Image) -> None:
+    """Build the image if its content is new and bring it into every node that lacks it."""
+    key = image.key
+    if all(node_images.has(node, image.tag, key) for node in nodes):
+        return
+    archive = ensure(image)
+    for node in nodes:
+        node_images.load(node, image.tag, key, archive)
+
+
+def load_file(nodes: list[Node], archive: Path) -> None:
+    """Bring any image archive into every node."""
+    if not archive.exists():
+        raise ClusterError(f"load {archive}: neither one of {', '.join(IMAGES)} nor a file")
+    for node in nodes:
+        node_images.load_archive(node, archive.absolute())
+
+
+def _build(image: Image, archive: Path) -> None:
+    # A private certificate authority reaches pip as a mount, so that nothing of it stays in the image.
+    arguments = ["--volume", f"{CERTIFICATES}:/run/ca.crt:ro", "--build-arg", "PIP_CERT=/run/ca.crt"]
+    for name in PIP_SETTINGS:
+        if value := os.environ.get(name):
+            arguments += ["--build-arg", f"{name}={value}"]
+    ignore = image.dockerfile.with_name("Dockerfile.dockerignore")
+    if ignore.exists():
+        arguments += ["--ignorefile", str(ignore)]
+    _buildah(
+        *("bud", "--isolation", "chroot", "--pull-never", "--layers", *arguments),
+        *("--tag", image.tag, "--file", image.dockerfile, image.context),
+    )
+    _buildah("push", "--quiet", image.tag, f"docker-archive:{archive}:{image.tag}")
+
+
+def _forget_older(image: Image) -> None:
+    for folder in image.archive.parent.parent.glob(f"{image.name}-*"):
+        if folder != image.archive.parent and not folder.name.endswith(".partial"):
+            shutil.rmtree(folder)
+
+
+def _ensure_base() -> None:
+    with cache.lock("base-image"):
+        if BASE not in _buildah("images", "--format", "{{.Name}}:{{.Tag}}", log=None):
+            with console.step("making a Debian base image with debootstrap (about a minute)"):
+                _with_scratch(_make_base)
+
+
+def _make_base(scratch: Path) -> None:
+    tree, layer = scratch / "root", scratch / "root.tar"
+    run("debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", tree, log=LOG)
+    kept_out = ("./var/cache/apt/archives/*.deb", "./var/lib/apt/lists/*")
+    run("tar", "-C", tree, "-cf", layer, *(f"--exclude={pattern}" for pattern in kept_out), ".", log=LOG)
+    container = _buildah("from", "scratch", log=None).split()[-1]
+    _buildah("add", "--quiet", container, layer, "/")
+    _buildah("config", "--cmd", "bash", container)
+    _buildah("commit", "--quiet", "--rm", container, BASE)
+
+
+def _with_scratch(use: Callable[[Path], None]) -> None:
+    scratch = paths.CACHE / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    use(scratch)
+    shutil.rmtree(scratch)
+
+
+def _buildah(*args: object, log: Path | None = LOG) -> str:
+    store = ("--root", paths.CACHE / "containers", "--runroot", paths.CACHE / "containers-run")
+    return run("buildah", *store, *args, log=log)

@@ -1,0 +1,139 @@
+"""Bring the cluster up, tell how it is, take it down; each can be interrupted and run again.
+
+`cluster.json` is written last by `up`: without it, or with another content than this source tree would write, what
+runs is replaced.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from e2e.cluster import (
+    binaries,
+    cache,
+    cgroups,
+    components,
+    console,
+    control_plane,
+    network,
+    node_components,
+    node_images,
+    packages,
+    paths,
+    versions,
+)
+from e2e.cluster.node import Node, remove_made_folders
+from e2e.cluster.shell import ClusterError, run, wait_for
+from e2e.cluster.topology import LAYOUT, MOST_NODES, NodePlan
+
+RECORD = paths.RUN / "cluster.json"
+DECIDING_MODULES = ("components", "node_components", "topology", "node", "network", "cgroups")
+
+
+def up(count: int = 1) -> None:
+    """Have a cluster of `count` nodes run: the one that runs if it is sound and the same, else a new one."""
+    if not 1 <= count <= MOST_NODES:
+        raise ClusterError(f"--nodes: 1 to {MOST_NODES}, not {count}")
+    binaries.ensure()
+    packages.ensure(versions.DEBIAN_PACKAGES)
+    with cache.lock("cluster"):
+        if is_sound(count):
+            console.say(f"the cluster is up: Kubernetes {versions.KUBERNETES}, {count} node(s)")
+            return
+        if paths.RUN.exists():
+            console.say("what runs is another version or not sound: replacing it")
+            _down()
+        network.refuse_conflicts()
+        with console.step(f"starting Kubernetes {versions.KUBERNETES}, {count} node(s)"):
+            _start(count)
+
+
+def down() -> None:
+    """End the cluster and leave nothing of it on the machine but the cache."""
+    with cache.lock("cluster"):
+        if not paths.RUN.exists():
+            console.say("no cluster is up")
+            return
+        with console.step("taking the cluster down"):
+            _down()
+
+
+def nodes() -> list[Node]:
+    """The nodes of the cluster that runs, or of one that was interrupted while it started."""
+    found = [Node(NodePlan(number + 1)) for number in range(MOST_NODES)]
+    return [node for node in found if node.plan.folder.exists()]
+
+
+def is_sound(count: int | None = None) -> bool:
+    """Whether a cluster of this source tree's making, and of `count` nodes if given, runs and answers."""
+    if not RECORD.exists():
+        return False
+    found = nodes()
+    same = json.loads(RECORD.read_text()) == _identity(len(found)) and count in {None, len(found)}
+    running = all(node.holder.outer and all(node.components().values()) for node in found)
+    return same and running and _answers()
+
+
+def kubectl(*args: object) -> str:
+    return run(paths.program("kubectl"), f"--kubeconfig={paths.KUBECONFIG}", *args)
+
+
+def _answers() -> bool:
+    try:
+        return control_plane.is_ready(LAYOUT)
+    except OSError:
+        return False
+
+
+def _identity(count: int) -> dict[str, object]:
+    sources = (Path(__file__).with_name(f"{module}.py") for module in DECIDING_MODULES)
+    return {"programs": versions.programs_key(), "sources": cache.content_key(sources), "nodes": count}
+
+
+def _start(count: int) -> None:
+    paths.LOGS.mkdir(parents=True)
+    control_plane.write_identities(LAYOUT)
+    network.create()
+    started = [Node(NodePlan(number + 1)) for number in range(count)]
+    for node in started:
+        node.create()
+        node.start_containerd()
+        node_images.load_pause(node)
+    for node in started:
+        for other in started:
+            if other is not node:
+                network.connect(node.plan, other.plan, node.holder.pid)
+    _start_control_plane(started[0])
+    for node in started:
+        node.start_kubelet()
+    _wait_for_nodes(started)
+    RECORD.write_text(json.dumps(_identity(count)))
+
+
+def _start_control_plane(node: Node) -> None:
+    node.start(components.etcd(LAYOUT))
+    node.start(components.apiserver(LAYOUT))
+    wait_for(lambda: control_plane.is_ready(LAYOUT), f"the API server (logs in {paths.LOGS})")
+    node.start(components.controller_manager(LAYOUT))
+    node.start(components.scheduler(LAYOUT))
+    (paths.RUN / "Corefile").write_text(node_components.COREFILE)
+    node.start(node_components.coredns())
+
+
+def _wait_for_nodes(started: list[Node]) -> None:
+    names = [f"node/{node.plan.name}" for node in started]
+    wait_for(lambda: kubectl("get", "serviceaccount", "default"), f"the controller manager (logs in {paths.LOGS})")
+    wait_for(lambda: kubectl("get", *names), f"the kubelets (logs in {paths.LOGS})")
+    for node in started:
+        node.start(node_components.network_policies(node.plan))
+    kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
+
+
+def _down() -> None:
+    for node in nodes():
+        node.holder.kill()
+    network.remove()
+    for node in nodes():
+        cgroups.remove(node.plan.cgroup)
+    remove_made_folders()
+    shutil.rmtree(paths.RUN)
