@@ -24,7 +24,9 @@ def generated() -> dict[Path, str]:
 
 def difference(path: Path, wanted: str) -> list[str]:
     current = (ROOT / path).read_text() if (ROOT / path).exists() else ""
-    return list(difflib.unified_diff(current.splitlines(), wanted.splitlines(), f"{path}", f"{path} (generated)", lineterm=""))
+    return list(
+        difflib.unified_diff(current.splitlines(), wanted.splitlines(), f"{path}", f"{path} (generated)", lineterm="")
+    )
 
 
 def main() -> None:
