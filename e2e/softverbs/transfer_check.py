@@ -4,7 +4,7 @@
     transfer_check.py serve HOST BYTES [DEVICES]         one JSON line, then a digest for each line of input
     transfer_check.py write HOST PEER ADDRESS BYTES PIECE [DEVICES]
 
-`serve` and `write` need the wheel mooncake-transfer-engine-non-cuda and run where you start them: in two pods, in two
+`serve` and `write` need Mooncake's wheel and run where you start them: in two pods, in two
 network namespaces. `write` repeats $REPEAT times, $PAUSE seconds apart, so that faults can be made meanwhile.
 """
 
@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+WHEEL = "mooncake-transfer-engine-non-cuda==0.3.13.post1"
 BYTES, PIECE = 64 << 20, 1 << 20
 
 
@@ -63,7 +64,8 @@ def write(host: str, peer: str, remote: str, size: str, piece: str, devices: str
 
 
 def both() -> None:
-    from e2e.softverbs import build, mooncake_venv  # noqa: PLC0415 - the ends run where this package is not
+    from e2e.lib.wheels import python_with  # noqa: PLC0415 - the ends run where this package is not
+    from e2e.softverbs import build  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as scratch:
         config = Path(scratch) / "devices.conf"
@@ -75,7 +77,7 @@ def both() -> None:
             "SOFTVERBS_TREE": f"{scratch}/tree",
             "MC_FORCE_HCA": "1",
         }
-        compare([str(mooncake_venv.python()), str(Path(__file__).resolve())], environ)
+        compare([str(python_with(WHEEL)), str(Path(__file__).resolve())], environ)
 
 
 def compare(command: list[str], environ: dict[str, str]) -> None:
