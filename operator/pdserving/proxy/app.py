@@ -1,0 +1,123 @@
+"""Starts and stops the proxy: two listeners, the timer wheel, discovery and the engine ids, in one loop."""
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pdserving.proxy.config import Config
+from pdserving.proxy.deadlines import Wheel
+from pdserving.proxy.discovery import PodDiscovery, StaticDiscovery
+from pdserving.proxy.gateway import Gateway
+from pdserving.proxy.http.edge import ClientEdge
+from pdserving.proxy.pages import AdminServer
+from pdserving.proxy.pool import Pool, Sighting
+
+logger = logging.getLogger(__name__)
+BACKLOG = 4096
+
+
+class Discovery(Protocol):
+    async def run(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where engines come from: a group's pods, or a fixed list."""
+
+    group: str = ""
+    namespace: str = ""
+    engines: Sequence[Sighting] = ()
+
+    def discover(self, pool: Pool, config: Config) -> Discovery:
+        if self.group:
+            return PodDiscovery(pool, self.group, self.namespace)
+        return StaticDiscovery(pool, config, self.engines)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+
+class App:
+    """One proxy process; `start`, then `stop` or `run`."""
+
+    def __init__(self, config: Config, source: Source) -> None:
+        loop = asyncio.get_running_loop()
+        self.config = config
+        self.wheel = Wheel(loop.time)
+        self.pool = Pool(loop, config.connect_timeout)
+        self.gateway = Gateway(config, self.wheel, self.pool)
+        self.admin = AdminServer(self.gateway)
+        self._discovery = source.discover(self.pool, config)
+        self._servers: list[asyncio.Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, listen: Address, admin: Address) -> tuple[Address, Address]:
+        """Returns the addresses that were bound; port 0 means any."""
+        loop = asyncio.get_running_loop()
+        self.wheel.run(loop)
+        self._tasks = [loop.create_task(self._discovery.run()), loop.create_task(self.gateway.epochs.run())]
+        for task in self._tasks:
+            task.add_done_callback(_complain)
+        main = await loop.create_server(lambda: ClientEdge(self.gateway), listen.host, listen.port, backlog=BACKLOG)
+        side = await loop.create_server(lambda: ClientEdge(self.admin), admin.host, admin.port)
+        self._servers = [main, side]
+        return _bound(main), _bound(side)
+
+    async def stop(self) -> None:
+        """Readiness goes off, no new connections; running requests have until the drain timeout."""
+        gateway = self.gateway
+        gateway.draining = True
+        self._servers[0].close()
+        for edge in list(gateway.edges):
+            edge.close_if_idle()
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self.config.drain_timeout
+        while gateway.edges and loop.time() < ends:  # noqa: ASYNC110 - polled once in a process's life
+            await asyncio.sleep(0.05)
+        for edge in list(gateway.edges):
+            edge.interrupt()
+        await asyncio.sleep(0)
+        self._shut()
+
+    def _shut(self) -> None:
+        self._servers[1].close()
+        for edge in list(self.gateway.edges | self.admin.edges):
+            edge.close()
+        self.wheel.stop()
+        for task in self._tasks:
+            task.remove_done_callback(_complain)
+            task.cancel()
+        self.pool.update([])
+
+
+async def run(config: Config, source: Source, listen: Address, admin: Address) -> None:
+    """Serve until SIGTERM or SIGINT, then drain."""
+    app, stopping = App(config, source), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await app.start(listen, admin)
+    gc.collect()
+    gc.freeze()
+    logger.info("proxy listens", extra={"address": f"{listen.host}:{listen.port}"})
+    await stopping.wait()
+    logger.info("proxy drains", extra={"in_flight": app.gateway.in_flight})
+    await app.stop()
+
+
+def _bound(server: asyncio.Server) -> Address:
+    host, port, *_ = server.sockets[0].getsockname()
+    return Address(host, port)
+
+
+def _complain(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled():
+        logger.critical("a part of the proxy ended", exc_info=task.exception())
+        signal.raise_signal(signal.SIGTERM)

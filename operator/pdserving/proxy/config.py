@@ -1,0 +1,29 @@
+"""Everything that can be set, once, with the defaults of the API (``spec.proxy``). All times are seconds."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+FailurePolicy = Literal["RecomputeOnDecode", "Fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    on_prefill_failure: FailurePolicy = "RecomputeOnDecode"
+    max_retries: int = 1
+    """Per leg, and only before the client got a byte."""
+    prefill_timeout: float = 300.0
+    first_byte_timeout: float = 60.0
+    """Of streamed answers: a decode engine sends the head of any other answer when it has generated all of it."""
+    idle_timeout: float = 120.0
+    request_timeout: float = 3600.0
+    drain_timeout: float = 30.0
+    max_in_flight: int = 4096
+    max_body_bytes: int = 64 * 1024 * 1024
+    max_local_prefills: int = 4
+
+    header_timeout: float = 15.0
+    """For a request's head, and again for each pause within its body."""
+    keep_alive_timeout: float = 75.0
+    max_head_bytes: int = 32 * 1024
+    connect_timeout: float = 3.0
+    query_interval: float = 2.0

@@ -1,0 +1,84 @@
+"""What all requests share, and where a request goes: to engines, to a page of our own, or nowhere."""
+
+from pdserving.proxy.apis import APIS, PASS_THROUGH
+from pdserving.proxy.config import Config
+from pdserving.proxy.deadlines import Wheel
+from pdserving.proxy.epochs import EpochReader
+from pdserving.proxy.errors import Failure
+from pdserving.proxy.http.edge import ClientEdge
+from pdserving.proxy.http.reply import build_failure
+from pdserving.proxy.http.request import Request
+from pdserving.proxy.http.upstream import RESET
+from pdserving.proxy.metrics import Metrics
+from pdserving.proxy.pages import build_pages, register_gauges
+from pdserving.proxy.pool import Engine, Pool
+from pdserving.proxy.relay import Relay
+from pdserving.proxy.session import Session
+
+
+class Gateway:
+    def __init__(self, config: Config, wheel: Wheel, pool: Pool) -> None:
+        self.config = config
+        self.wheel = wheel
+        self.pool = pool
+        self.metrics = Metrics()
+        self.epochs = EpochReader(pool, config)
+        self.edges: set[ClientEdge] = set()
+        self.draining = False
+        self.in_flight = 0
+        self.local_prefills = 0
+        self._pages = build_pages(self)
+        register_gauges(self)
+
+    def serve(self, edge: ClientEdge, request: Request) -> None:
+        api = APIS.get(request.path)
+        if api is not None and request.method == b"POST":
+            if self.in_flight >= self.config.max_in_flight:
+                self._overloaded(edge, request, api.name)
+            else:
+                Session(self, edge, request, api).start()
+            return
+        route = PASS_THROUGH.get(request.path)
+        if route is not None and request.method == route.method:
+            Relay(self, edge, request, route.name).start()
+            return
+        page = self._pages.get(request.path)
+        if page is not None and request.method in {b"GET", b"HEAD"}:
+            edge.reply(page(), request)
+            return
+        self._refuse(edge, request)
+
+    def _overloaded(self, edge: ClientEdge, request: Request, api: str) -> None:
+        text = f"This proxy already serves {self.in_flight} requests, its limit; try again in a moment."
+        self.metrics.requests.add(api, "none", "overloaded")
+        edge.reply(build_failure(Failure(429, "overloaded", text, 1)), request)
+
+    def _refuse(self, edge: ClientEdge, request: Request) -> None:
+        path = request.path.decode("latin-1")
+        allowed = self._method_of(request.path)
+        if allowed is not None:
+            text = f"{path} does not answer {request.method.decode('latin-1')}; use {allowed.decode()}."
+            reply = build_failure(Failure(405, "method_not_allowed", text), b"allow: %b\r\n" % allowed)
+        else:
+            reply = build_failure(Failure(404, "unknown_route", f"There is no {path} here."))
+        self.metrics.requests.add("other", "none", str(reply.status))
+        edge.reply(reply, request)
+
+    def _method_of(self, path: bytes) -> bytes | None:
+        if path in APIS:
+            return b"POST"
+        if path in PASS_THROUGH:
+            return PASS_THROUGH[path].method
+        return b"GET" if path in self._pages else None
+
+    def rejected(self, failure: Failure) -> None:
+        self.metrics.requests.add("other", "none", failure.code)
+
+    def leg_failed(self, engine: Engine, cause: str) -> None:
+        """A leg to this engine broke: count it, and doubt what we know of its process."""
+        self.metrics.leg_failures.add(engine.seen.role, engine.seen.pod, cause)
+        if engine.seen.role == "prefill":
+            if cause in {"connect", RESET}:
+                self.epochs.suspect(engine, f"the last request failed: {cause}")
+            else:
+                self.epochs.recheck(engine)

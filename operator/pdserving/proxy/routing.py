@@ -1,0 +1,65 @@
+"""Which prefill and which decode engine serve a request.
+
+Load is prompt tokens in flight. Of more than two candidates two are drawn and the lighter one wins: with several
+proxies, always taking the least loaded would send everybody to the same engine. Ties are broken at random. A target
+that has just become usable counts as more loaded than it is, so that it is ramped up, not flooded.
+"""
+
+import random
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from pdserving.proxy.pool import Engine, Lane, Target
+
+_random = random.Random().random  # noqa: S311 - load, not secrets
+
+RAMP_SECONDS: Final = 10.0
+RAMP_START: Final = 0.1
+"""Share of a full load that a fresh target takes at first."""
+
+
+def choose(targets: Sequence[Target], now: float, exclude: Collection[Engine] = ()) -> Target | None:
+    if exclude:
+        targets = [target for target in targets if target.engine not in exclude]
+    count = len(targets)
+    if count < 2:
+        return targets[0] if count else None
+    first = int(_random() * count)
+    second = int(_random() * (count - 1))
+    second += second >= first
+    a, b = targets[first], targets[second]
+    return a if _weigh(a, now) <= _weigh(b, now) else b
+
+
+def choose_prefill(lanes: Sequence[Lane], now: float, exclude: Collection[Engine]) -> tuple[Lane, Target] | None:
+    """A prefill target whose lane can also decode, and the lane."""
+    usable = [lane for lane in lanes if lane.prefills and lane.decodes]
+    if not usable:
+        return None
+    lane = usable[0] if len(usable) == 1 else _choose_lane(usable)
+    target = choose(lane.prefills, now, exclude)
+    return None if target is None else (lane, target)
+
+
+def _choose_lane(lanes: Sequence[Lane]) -> Lane:
+    """At random by their number of prefill targets."""
+    drawn = int(_random() * sum(len(lane.prefills) for lane in lanes))
+    for lane in lanes:
+        drawn -= len(lane.prefills)
+        if drawn < 0:
+            return lane
+    return lanes[-1]
+
+
+def choose_decode(lanes: Sequence[Lane], now: float, exclude: Collection[Engine]) -> Target | None:
+    """A decode target of any lane, for a prompt that it computes itself."""
+    if len(lanes) == 1:
+        return choose(lanes[0].decodes, now, exclude)
+    return choose([target for lane in lanes for target in lane.decodes], now, exclude)
+
+
+def _weigh(target: Target, now: float) -> float:
+    age = now - target.since
+    if age >= RAMP_SECONDS:
+        return target.load
+    return (target.load + 1) / max(RAMP_START, age / RAMP_SECONDS)

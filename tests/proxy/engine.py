@@ -1,0 +1,320 @@
+"""A vLLM engine with a Mooncake connector, as far as a proxy can see one, with faults on demand.
+
+What it does follows vLLM 0.33 with MooncakeConnector: P keeps blocks for a request that ended by length; D fetches them
+once, by transfer id and engine id; hostile parameters end the process. It answers with the words of the prompt, so
+that a test sees whose answer came, and it remembers every body it got.
+"""
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Call:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Json
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the proxy closed the connection before the answer was complete."""
+
+
+@dataclass
+class Fabric:
+    """What connects engines: whose blocks can be fetched by which engine id."""
+
+    holders: dict[str, "FakeEngine"] = field(default_factory=dict)
+
+
+Fault = Callable[["Exchange"], "asyncio.Future[None] | Any"]
+
+
+class GoneError(Exception):
+    """The engine's process ended or closes the connection."""
+
+
+class FakeEngine:
+    """``role`` is prefill or decode. ``faults`` are used up one a request, in order; None is a healthy answer."""
+
+    def __init__(self, role: str, fabric: Fabric) -> None:
+        self.role, self.fabric = role, fabric
+        self.calls: list[Call] = []
+        self.faults: list[Fault | None] = []
+        self.always: Fault | None = None
+        self.held: set[str] = set()
+        """Transfer ids whose blocks wait on P."""
+        self.fetched: list[str] = []
+        self.stuck = 0
+        """Pulls that a real D would wait the abort timeout for."""
+        self.dead = False
+        self.port = self.bootstrap_port = 0
+        self.queries = 0
+        self.workers: Json = {"0": {"0": "tcp://127.0.0.1:1"}}
+        self.delay: asyncio.Event | None = None
+        self.arrived = asyncio.Condition()
+        self._servers: list[asyncio.Server] = []
+        self._writers: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self.new_engine_id()
+
+    def new_engine_id(self) -> None:
+        """As after a restart."""
+        self.held.clear()
+        if self.role == "prefill":
+            self.fabric.holders = {k: v for k, v in self.fabric.holders.items() if v is not self}
+            self.engine_id = str(uuid.uuid4())
+            self.fabric.holders[self.engine_id] = self
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> "FakeEngine":
+        main = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = main.sockets[0].getsockname()[1]
+        self._servers = [main]
+        if self.role == "prefill":
+            side = await asyncio.start_server(self._accept, "127.0.0.1", self.bootstrap_port)
+            self.bootstrap_port = side.sockets[0].getsockname()[1]
+            self._servers.append(side)
+        return self
+
+    async def stop(self) -> None:
+        """As a killed process: nobody listens, connections are reset."""
+        for server in self._servers:
+            server.close()
+        tasks = list(self._writers.values())
+        for writer in list(self._writers):
+            writer.transport.abort()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for server in self._servers:
+            await server.wait_closed()
+
+    async def called(self, count: int) -> Call:
+        """The ``count``-th inference call, when it has come."""
+        async with self.arrived:
+            await self.arrived.wait_for(lambda: len(self.calls) >= count)
+        return self.calls[count - 1]
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers[writer] = asyncio.create_task(self._serve(reader, writer))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                call = await read_call(reader)
+                if not await Exchange(self, call, reader, writer).answer():
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError, GoneError):
+            pass
+        finally:
+            self._writers.pop(writer, None)
+            writer.close()
+
+
+async def read_call(reader: asyncio.StreamReader) -> Call:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head[:-4].split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    raw = await reader.readexactly(int(headers.get("content-length", 0)))
+    return Call(method, path, headers, json.loads(raw) if raw else {})
+
+
+@dataclass
+class Exchange:
+    engine: FakeEngine
+    call: Call
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def answer(self) -> bool:
+        """True if the connection can be used again."""
+        engine, call = self.engine, self.call
+        if call.path == "/query":
+            engine.queries += 1
+            await self.send_json(200, {"0": {"engine_id": engine.engine_id, "worker_addr": engine.workers}})
+            return True
+        if call.path in {"/health", "/version", "/v1/models"}:
+            await self.send_json(200, {"object": "list", "data": [{"id": "tiny"}], "version": "0.33.0"})
+            return True
+        async with engine.arrived:
+            engine.calls.append(call)
+            engine.arrived.notify_all()
+        fault = engine.faults.pop(0) if engine.faults else engine.always
+        if fault is not None:
+            await fault(self)
+            return False
+        await self.serve()
+        return True
+
+    async def serve(self) -> None:
+        body = self.call.body
+        if self.engine.role == "prefill":
+            await self.prefill(body)
+        elif await self.load(body.get("kv_transfer_params")):
+            await self.decode(body)
+
+    async def prefill(self, body: Json) -> None:
+        params = body.get("kv_transfer_params") or {}
+        if params.get("do_remote_prefill"):
+            self.engine.dead = True
+            raise GoneError
+        if body.get("min_tokens", 0) > body.get("max_tokens", 16):
+            await self.send_error(400, "min_tokens must be at most max_tokens")
+            return
+        if params.get("do_remote_decode"):
+            self.engine.held.add(params["transfer_id"])
+        await self.send_json(200, self.completion("x", "length"))
+
+    async def load(self, params: Json | None) -> bool:
+        """D's side of a transfer; False if the request was answered with its failure."""
+        if params is None:
+            return True
+        if params.get("do_remote_decode"):
+            self.engine.dead = True
+            raise GoneError
+        needed = {"do_remote_decode", "do_remote_prefill", "transfer_id", "remote_engine_id", "remote_bootstrap_addr"}
+        if set(params) != needed:
+            self.engine.stuck += 1
+            await self.hang()
+        holder = self.engine.fabric.holders.get(params["remote_engine_id"])
+        if holder is None or params["remote_bootstrap_addr"] != f"http://127.0.0.1:{holder.bootstrap_port}":
+            await self.send_error(500, "engine id not found from bootstrap")
+            return False
+        if params["transfer_id"] not in holder.held:
+            self.engine.stuck += 1
+            await self.hang()
+        holder.held.remove(params["transfer_id"])
+        self.engine.fetched.append(params["transfer_id"])
+        return True
+
+    async def decode(self, body: Json) -> None:
+        words = self.words()
+        if not body.get("stream"):
+            await self.send_json(200, self.completion(" ".join(words), "stop"))
+            return
+        await self.start_stream()
+        for word in words:
+            await self.send_event(self.piece(word, None))
+            if self.engine.delay is not None:
+                await self.engine.delay.wait()
+        await self.send_event(self.piece("", "stop"))
+        await self.send_chunk(b"data: [DONE]\n\n")
+        self.writer.write(b"0\r\n\r\n")
+
+    def words(self) -> list[str]:
+        body = self.call.body
+        if "messages" in body:
+            return str(body["messages"][-1]["content"]).split()
+        return str(body["prompt"]).split()
+
+    def completion(self, text: str, reason: str) -> Json:
+        choice = {"index": 0, "finish_reason": reason, "text": text, "message": {"role": "assistant", "content": text}}
+        usage = {"prompt_tokens": len(self.words()), "completion_tokens": 1}
+        return {"id": "c", "object": "x", "created": 1, "model": "tiny", "choices": [choice], "usage": usage}
+
+    def piece(self, text: str, reason: str | None) -> Json:
+        choice = {"index": 0, "finish_reason": reason, "text": text, "delta": {"content": text}}
+        return {"id": "c", "object": "x", "created": 1, "model": "tiny", "choices": [choice]}
+
+    async def start_stream(self) -> None:
+        self.writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+
+    async def send_event(self, content: Json) -> None:
+        await self.send_chunk(b"data: %b\n\n" % json.dumps(content).encode())
+
+    async def send_chunk(self, content: bytes) -> None:
+        self.writer.write(b"%x\r\n%b\r\n" % (len(content), content))
+        await self.writer.drain()
+
+    async def send_json(self, status: int, content: Json) -> None:
+        body = json.dumps(content).encode()
+        head = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (status, len(body))
+        self.writer.write(head + body)
+        await self.writer.drain()
+
+    async def send_error(self, status: int, message: str) -> None:
+        await self.send_json(status, {"error": {"message": message, "type": "x", "code": status}})
+
+    async def hang(self) -> None:
+        """Until the proxy gives up."""
+        await self.reader.read(1)
+        self.call.closed.set()
+        raise GoneError
+
+
+# ---- faults
+
+
+def status(code: int, message: str = "broken") -> Fault:
+    async def fault(exchange: Exchange) -> None:
+        await exchange.send_error(code, message)
+
+    return fault
+
+
+async def reset(exchange: Exchange) -> None:
+    exchange.writer.transport.abort()
+    raise GoneError
+
+
+async def hang(exchange: Exchange) -> None:
+    await exchange.hang()
+
+
+async def ends_by_stop(exchange: Exchange) -> None:
+    """P met a stop token: no KV cache will come."""
+    await exchange.send_json(200, exchange.completion("x", "stop"))
+
+
+async def no_http(exchange: Exchange) -> None:
+    exchange.writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+
+
+async def error_event(exchange: Exchange) -> None:
+    """A failed load in a stream, as vLLM reports it."""
+    await exchange.start_stream()
+    await exchange.send_event({"error": {"message": "KV load failed", "type": "InternalServerError", "code": 500}})
+    await exchange.send_chunk(b"data: [DONE]\n\n")
+    exchange.writer.write(b"0\r\n\r\n")
+    await exchange.writer.drain()
+
+
+def dies_after(pieces: int, tail: bytes = b"") -> Fault:
+    """Mid-stream death; ``tail`` is the beginning of a chunk that never ends."""
+
+    async def fault(exchange: Exchange) -> None:
+        await exchange.load(exchange.call.body.get("kv_transfer_params"))
+        await exchange.start_stream()
+        for word in exchange.words()[:pieces]:
+            await exchange.send_event(exchange.piece(word, None))
+        exchange.writer.write(tail)
+        await exchange.writer.drain()
+        await asyncio.sleep(0)
+        exchange.writer.close()
+        raise GoneError
+
+    return fault
+
+
+@contextlib.asynccontextmanager
+async def engines(prefills: int = 1, decodes: int = 1) -> AsyncIterator[tuple[list[FakeEngine], list[FakeEngine]]]:
+    fabric = Fabric()
+    p = [await FakeEngine("prefill", fabric).start() for _ in range(prefills)]
+    d = [await FakeEngine("decode", fabric).start() for _ in range(decodes)]
+    try:
+        yield p, d
+    finally:
+        for engine in (*p, *d):
+            await engine.stop()
