@@ -78,6 +78,17 @@ def test_dmabuf_is_offered_as_the_way_out_where_it_would_work(examined):
     assert check.expected == "module live"
 
 
+def test_auto_takes_dmabuf_where_peermem_is_missing(examined):
+    check = examined("no-hca", PDSERVING_PREFLIGHT_GPU_DIRECT="auto")["gpu-direct"]
+    assert (check.status, check.value) == (Status.PASS, "dmabuf (open GPU kernel modules, kernel 6.8.0-60-generic)")
+
+
+def test_auto_fails_where_neither_way_is_open(examined):
+    check = examined("closed-gpu-modules", PDSERVING_PREFLIGHT_GPU_DIRECT="auto")["gpu-direct"]
+    assert check.status is Status.FAIL
+    assert "load nvidia_peermem" in check.remedy
+
+
 def test_a_gpu_without_a_near_hca_is_a_warning(examined):
     check = examined("roce-v2", PDSERVING_PREFLIGHT_HCAS="mlx5_1")["gpu-affinity"]
     assert (check.status, check.value) == (Status.WARN, "0000:18:00.0 on NUMA 0")

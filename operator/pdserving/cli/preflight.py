@@ -14,7 +14,7 @@ OPTIONS: Final = (
     ("--hcas", "PDSERVING_PREFLIGHT_HCAS", "comma list of HCA names that must work; default: any one"),
     ("--devices", "PDSERVING_PREFLIGHT_DEVICES", "how many HCAs must be usable (SR-IOV, host-device)"),
     ("--gid-index", "PDSERVING_PREFLIGHT_GID_INDEX", "GID index that every HCA must have; default: Mooncake chooses"),
-    ("--gpu-direct", "PDSERVING_PREFLIGHT_GPU_DIRECT", "auto, peermem or dmabuf"),
+    ("--gpu-direct", "PDSERVING_PREFLIGHT_GPU_DIRECT", "peermem, dmabuf or auto; default: by WITH_NVIDIA_PEERMEM"),
     ("--shm-bytes", "PDSERVING_PREFLIGHT_SHM_BYTES", "least size of /dev/shm"),
     ("--pin-bytes", "PDSERVING_PREFLIGHT_PIN_BYTES", "how much memory to pin as a trial"),
 )

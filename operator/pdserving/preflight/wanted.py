@@ -48,7 +48,7 @@ class Wanted:
     pci_addresses: tuple[str, ...] = ()
     ib_port: int = 1
     gid_index: int | None = None
-    gpu_direct: GpuDirect = GpuDirect.AUTO
+    gpu_direct: GpuDirect = GpuDirect.PEERMEM
     shm_bytes: int | None = None
     pin_bytes: int = DEFAULT_PIN_BYTES
     host_ip: str | None = None
@@ -116,9 +116,11 @@ def _pci_addresses(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _gpu_direct(environ: Mapping[str, str]) -> GpuDirect:
-    """``auto`` is what Mooncake will do: peermem unless ``WITH_NVIDIA_PEERMEM`` says no; it never falls back."""
-    asked = _choice(environ, "GPU_DIRECT", GpuDirect, GpuDirect.AUTO)
-    if asked is not GpuDirect.AUTO:
-        return asked
+    """Unless told otherwise, what Mooncake will do: peermem unless ``WITH_NVIDIA_PEERMEM`` says no, with no fallback.
+
+    ``auto`` is an engine that is started with whichever of the two its node has.
+    """
+    if environ.get(PREFIX + "GPU_DIRECT"):
+        return _choice(environ, "GPU_DIRECT", GpuDirect, GpuDirect.AUTO)
     peermem = environ.get("WITH_NVIDIA_PEERMEM", "1").lower() not in {"0", "false", "off", "no"}
     return GpuDirect.PEERMEM if peermem else GpuDirect.DMABUF

@@ -24,7 +24,7 @@ def check_hca(machine: Machine, wanted: Wanted) -> Check:
         remedy = "run on a node with an RDMA HCA and its driver loaded (mlx5_ib, ib_uverbs)"
         return failed(HCA, "no HCA in /sys/class/infiniband", expected="one or more", remedy=remedy)
     if missing:
-        expected, remedy = ", ".join(wanted.hcas), "correct transfer.rdma.hcas, or the node's HCA names"
+        expected, remedy = ", ".join(wanted.hcas), "correct transfer.hcas, or the node's HCA names"
         return failed(HCA, f"no {', '.join(missing)}; there are {', '.join(found)}", expected=expected, remedy=remedy)
     chosen = chosen_hcas(machine, wanted)
     if all(hca.efa for hca in chosen):

@@ -18,11 +18,11 @@ def check_gpu_direct(machine: Machine, wanted: Wanted) -> Check:
     """Mooncake takes the one way it is told, never the other: `Bad address [14]` is a missing nvidia_peermem."""
     if not machine.gpus.driver:
         return skipped(GPU_DIRECT, NO_GPU)
-    if wanted.gpu_direct is GpuDirect.DMABUF:
+    if wanted.gpu_direct is GpuDirect.DMABUF or (wanted.gpu_direct is GpuDirect.AUTO and not machine.gpus.peermem):
         return _check_dmabuf(machine)
     if machine.gpus.peermem:
         return passed(GPU_DIRECT, f"peermem ({machine.gpus.peermem})")
-    other = "set transfer.rdma.gpuDirect: dmabuf" if _dmabuf_able(machine) else "use the open GPU kernel modules"
+    other = "set transfer.gpuDirect: dmabuf" if _dmabuf_able(machine) else "use the open GPU kernel modules"
     remedy = f"load nvidia_peermem (GPU Operator: driver.rdma.enabled), or {other}"
     return failed(GPU_DIRECT, "nvidia_peermem is not loaded", expected="module live", remedy=remedy)
 
@@ -31,7 +31,7 @@ def _check_dmabuf(machine: Machine) -> Check:
     value = f"{_flavour(machine)} GPU kernel modules, kernel {machine.kernel}"
     if _dmabuf_able(machine):
         return passed(GPU_DIRECT, f"dmabuf ({value})")
-    remedy = "install the open GPU kernel modules on kernel 5.12 or later, or set transfer.rdma.gpuDirect: peermem"
+    remedy = "load nvidia_peermem, or install the open GPU kernel modules on kernel 5.12 or later"
     return failed(GPU_DIRECT, value, expected="open modules, kernel 5.12 or later", remedy=remedy)
 
 
@@ -55,5 +55,5 @@ def check_gpu_affinity(machine: Machine, wanted: Wanted) -> Check:
     if not far:
         return passed(GPU_AFFINITY, f"an HCA on the NUMA node of each of {len(gpus)} GPUs")
     value = ", ".join(f"{pci} on NUMA {node}" for pci, node in far.items())
-    remedy = "choose HCAs near the GPUs in transfer.rdma.hcas, or let the Topology Manager or a DRA claim align them"
+    remedy = "choose HCAs near the GPUs in transfer.hcas, or let the Topology Manager or a DRA claim align them"
     return warned(GPU_AFFINITY, value, expected="an HCA on the same NUMA node", remedy=remedy)

@@ -51,7 +51,7 @@ def check_link_layer(machine: Machine, wanted: Wanted) -> Check:
     if layers <= {ETHERNET} or layers <= {INFINIBAND}:
         return passed(LINK_LAYER, layers.pop())
     value = ", ".join(f"{hca.name} {port.link_layer or 'unknown'}" for hca, port in ports)
-    remedy = "name the HCAs of one link layer in transfer.rdma.hcas, of the same one for prefill and decode"
+    remedy = "name the HCAs of one link layer in transfer.hcas, of the same one for prefill and decode"
     return failed(LINK_LAYER, value, expected=f"{INFINIBAND} or {ETHERNET}, not both", remedy=remedy)
 
 
@@ -79,7 +79,7 @@ def check_rate(machine: Machine, wanted: Wanted) -> Check:
     value = ", ".join(f"{name} {rate}" for name, rate in rates.items())
     if len(set(rates.values())) == 1:
         return passed(RATE, value)
-    return warned(RATE, value, expected="equal rates", remedy="name the fast HCAs in transfer.rdma.hcas")
+    return warned(RATE, value, expected="equal rates", remedy="name the fast HCAs in transfer.hcas")
 
 
 def check_mtu(machine: Machine, wanted: Wanted) -> Check:
