@@ -7,7 +7,7 @@ business.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pdserving.api.labels import DESIRED_HASH
@@ -34,21 +34,21 @@ def is_subset(desired: Any, live: Any, field: str = "", parent: str = "") -> boo
     """Whether everything that we set is in the live value; the API server may drop what is empty."""
     if not desired and live is None:
         return True
-    if isinstance(desired, Mapping):
-        return isinstance(live, Mapping) and all(
+    if isinstance(desired, dict):
+        return isinstance(live, dict) and all(
             is_subset(value, live.get(key), key, field) for key, value in desired.items()
         )
-    if isinstance(desired, Sequence) and not isinstance(desired, str):
-        return isinstance(live, Sequence) and not isinstance(live, str) and _is_sublist(desired, live, field)
+    if isinstance(desired, list):
+        return isinstance(live, list) and _is_sublist(desired, live, field)
     if parent in QUANTITIES or field in QUANTITY_FIELDS:
         return desired == live or same_quantity(desired, live)
     return bool(desired == live)
 
 
-def _is_sublist(desired: Sequence[Any], live: Sequence[Any], field: str) -> bool:
+def _is_sublist(desired: list[Any], live: list[Any], field: str) -> bool:
     """Lists of objects by their merge key, so that another owner may add one; other lists as they are."""
     key = MERGE_KEYS.get(field)
-    if key is None or not all(isinstance(entry, Mapping) and key in entry for entry in (*desired, *live)):
+    if key is None or not all(isinstance(entry, dict) and key in entry for entry in (*desired, *live)):
         return len(desired) == len(live) and all(map(is_subset, desired, live))
     by_key = {entry[key]: entry for entry in live}
     return all(is_subset(entry, by_key.get(entry[key])) for entry in desired)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pdserving.api.labels import PROXY
 from pdserving.core.failures import Failure, diagnose_missing_pods, diagnose_pod
@@ -12,7 +13,7 @@ from pdserving.core.observed import Object
 from pdserving.core.view import ROLES, Lane, Scale, View, read_scale
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Situation:
     view: View
     group: Group | None
@@ -23,11 +24,11 @@ class Situation:
     pending: int
     """Objects that are yet to be written or deleted."""
 
-    @property
+    @cached_property
     def serving(self) -> Lane | None:
         return find_serving(self.view, self.target)
 
-    @property
+    @cached_property
     def shown(self) -> Lane:
         """The lane of which status speaks: the one that serves, else the one that comes up."""
         return self.serving or self.view.lane(self.target or next(iter(self.view.lanes), ""))

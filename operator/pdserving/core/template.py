@@ -45,7 +45,7 @@ class Owned:
 
 
 def merge_template(
-    base: Mapping[str, Any], user: Mapping[str, Any] | None, path: str, container: str
+    base: Mapping[str, Any], user: Mapping[str, Any] | None, owned: Sequence[Owned], path: str, container: str
 ) -> dict[str, Any]:
     """The user's template over ours. `path` is the user's field, `container` the name that ours has."""
     if user is None:
@@ -54,7 +54,9 @@ def merge_template(
         if key not in ("metadata", "spec"):
             raise TemplateError(f"{path}.{key}: a pod template holds metadata and spec, remove {key}")
     _check_containers(user, path, container)
-    return merge_objects(base, user, path)
+    merged = merge_objects(base, user, path)
+    _check_owned(base, merged, owned, path)
+    return merged
 
 
 def _check_containers(user: Mapping[str, Any], path: str, container: str) -> None:
@@ -128,7 +130,7 @@ def _list(value: Any, path: str) -> Sequence[Any]:
     return value
 
 
-def check_owned(base: Mapping[str, Any], merged: Mapping[str, Any], owned: Sequence[Owned], path: str) -> None:
+def _check_owned(base: Mapping[str, Any], merged: Mapping[str, Any], owned: Sequence[Owned], path: str) -> None:
     for field in owned:
         if look_up(base, field.path) != look_up(merged, field.path):
             raise TemplateError(f"{path}.{_show(field.path)}: owned by the operator; {field.remedy}")
@@ -142,13 +144,11 @@ def _show(path: tuple[str, ...]) -> str:
 def look_up(value: Any, path: tuple[str, ...]) -> Any:
     """What stands at the path, None if nothing does."""
     for step in path:
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             value = value.get(step)
-        elif isinstance(value, Sequence) and not isinstance(value, str) and "=" in step:
+        elif isinstance(value, list) and "=" in step:
             key, _, wanted = step.partition("=")
-            value = next(
-                (entry for entry in value if isinstance(entry, Mapping) and str(entry.get(key)) == wanted), None
-            )
+            value = next((entry for entry in value if isinstance(entry, dict) and str(entry.get(key)) == wanted), None)
         else:
             return None
     return value

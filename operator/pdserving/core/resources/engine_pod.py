@@ -13,7 +13,7 @@ from pdserving.core import engine
 from pdserving.core.group import Group
 from pdserving.core.names import Role
 from pdserving.core.resources.metadata import build_pod_labels
-from pdserving.core.template import Owned, check_owned, merge_template
+from pdserving.core.template import Owned, merge_template
 
 PRE_STOP_SECONDS = 5
 """Between the start of a pod's deletion and SIGTERM: the proxies' watch sees it in well under a second, and a request
@@ -45,10 +45,8 @@ def build_engine_pod(group: Group, role: Role, lane: str, image: str) -> dict[st
             "volumes": _build_volumes(group),
         },
     }
-    path = f"spec.{role}.template"
-    merged = merge_template(base, group.role(role).template, path, labels.ENGINE_CONTAINER)
-    check_owned(base, merged, _owned(role, base), path)
-    return merged
+    owned = _owned(role, base)
+    return merge_template(base, group.role(role).template, owned, f"spec.{role}.template", labels.ENGINE_CONTAINER)
 
 
 def _ranks(group: Group, role: Role) -> str:

@@ -6,13 +6,12 @@ from pdserving.api import labels
 from pdserving.core import names
 from pdserving.core.group import Group
 from pdserving.core.resources.metadata import build_pod_labels, build_selector
-from pdserving.core.template import Owned, check_owned, merge_template
+from pdserving.core.template import Owned, merge_template
 
 PRE_STOP_SECONDS = 5
 """Until the Service no longer sends new connections here."""
 GRACE_MARGIN_SECONDS = 10
 PROXY = ("spec", "containers", f"name={labels.PROXY_CONTAINER}")
-PATH = "spec.proxy.template"
 
 
 def build_proxy_pod(group: Group, image: str, pull_policy: str) -> dict[str, Any]:
@@ -36,9 +35,7 @@ def build_proxy_pod(group: Group, image: str, pull_policy: str) -> dict[str, Any
             "containers": [_build_container(group, image, pull_policy)],
         },
     }
-    merged = merge_template(base, group.spec.proxy.template, PATH, labels.PROXY_CONTAINER)
-    check_owned(base, merged, _owned(base), PATH)
-    return merged
+    return merge_template(base, group.spec.proxy.template, _owned(base), "spec.proxy.template", labels.PROXY_CONTAINER)
 
 
 def _build_container(group: Group, image: str, pull_policy: str) -> dict[str, Any]:
