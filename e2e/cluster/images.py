@@ -38,9 +38,8 @@ class Image:
     def key(self) -> str:
         return cache.content_key(self.inputs)
 
-    @property
-    def archive(self) -> Path:
-        return paths.CACHE / "images" / f"{self.name}-{self.key}" / "image.tar"
+    def archive(self, key: str) -> Path:
+        return paths.CACHE / "images" / f"{self.name}-{key}" / "image.tar"
 
 
 ENGINE_FOLDER = paths.ROOT / "images" / "engine-cpu"
@@ -67,26 +66,24 @@ IMAGES = {
 }
 
 
-def ensure(image: Image) -> Path:
+def ensure(image: Image, key: str | None = None) -> Path:
     """Return the image as a docker archive, built if its content is new; archives of older content are removed."""
-    archive = image.archive
+    archive = image.archive(key or image.key)
     if not archive.exists():
         packages.ensure(versions.IMAGE_PACKAGES)
         _ensure_base()
         with console.step(f"building {image.tag} ({image.about})"):
             cache.ensure(archive.parent, lambda to: _build(image, to / archive.name))
-        _forget_older(image)
+        _forget_older(image, archive.parent)
     return archive
 
 
 def load(nodes: list[Node], image: Image) -> None:
     """Build the image if its content is new and bring it into every node that lacks it."""
-    key = image.key
-    if all(node_images.has(node, image.tag, key) for node in nodes):
-        return
-    archive = ensure(image)
-    for node in nodes:
-        node_images.load(node, image.tag, key, archive)
+    key = image.key  # read once: someone may be editing
+    lacking = [node for node in nodes if not node_images.has(node, image.tag, key)]
+    for node in lacking:
+        node_images.load(node, image.tag, key, ensure(image, key))
 
 
 def load_file(nodes: list[Node], archive: Path) -> None:
@@ -106,16 +103,15 @@ def _build(image: Image, archive: Path) -> None:
     ignore = image.dockerfile.with_name("Dockerfile.dockerignore")
     if ignore.exists():
         arguments += ["--ignorefile", str(ignore)]
-    _buildah(
-        *("bud", "--isolation", "chroot", "--pull-never", "--layers", *arguments),
-        *("--tag", image.tag, "--file", image.dockerfile, image.context),
-    )
-    _buildah("push", "--quiet", image.tag, f"docker-archive:{archive}:{image.tag}")
+    build = ("bud", "--isolation", "chroot", "--pull-never", "--layers", *arguments)
+    with cache.lock(f"build-{image.name}"):  # another content of the same image would take the tag in between
+        _buildah(*build, "--tag", image.tag, "--file", image.dockerfile, image.context)
+        _buildah("push", "--quiet", image.tag, f"docker-archive:{archive}:{image.tag}")
 
 
-def _forget_older(image: Image) -> None:
-    for folder in image.archive.parent.parent.glob(f"{image.name}-*"):
-        if folder != image.archive.parent and not folder.name.endswith(".partial"):
+def _forget_older(image: Image, newest: Path) -> None:
+    for folder in newest.parent.glob(f"{image.name}-*"):
+        if folder != newest and not folder.name.endswith(".partial"):
             shutil.rmtree(folder)
 
 

@@ -11,9 +11,7 @@ KEY_LABEL = "pdserving.dev/content"
 
 
 def load(node: Node, image: str, key: str, archive: Path) -> None:
-    """Import `archive`, which holds `image` of the content `key`, unless the node has it."""
-    if has(node, image, key):
-        return
+    """Import `archive`, which holds `image` of the content `key`, and remember the key."""
     with console.step(f"loading {image} into {node.plan.name}"):
         load_archive(node, archive)
         node.holder.enter(*_ctr(), "label", image, f"{KEY_LABEL}={key}")

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster import control_plane, lifecycle, paths, shell
-from e2e.cluster.topology import LAYOUT
+from e2e.cluster import control, paths
 from e2e.lib.kubectl import Helm, Kubectl
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,15 +94,8 @@ def _own() -> Target:
         operator_image=OPERATOR_IMAGE,
         engine_image=ENGINE_IMAGE,
         audit_log=paths.AUDIT_LOG,
-        restart_api_server=_restart_api_server,
+        restart_api_server=control.restart_apiserver,
     )
-
-
-def _restart_api_server() -> None:
-    """Kill it and start it again: every watch and every connection is lost."""
-    (node, *_) = lifecycle.nodes()
-    node.start(node.stop("kube-apiserver"))
-    shell.wait_for(lambda: control_plane.is_ready(LAYOUT), "the API server")
 
 
 def _start_kind() -> None:
