@@ -14,13 +14,14 @@ from pdserving.api.conditions import INVALID_SPEC, INVALID_TEMPLATE
 from pdserving.api.labels import DECODE, PREFILL, PROXY, ROLE_LABEL
 from pdserving.api.v1alpha1 import ProxySpec, RoleSpec
 from pdserving.core.actions import ApplyFailure, Defaults, Event, Needs, ObjectRef, Plan
-from pdserving.core.conditions import Verdict, build_conditions, find_transitions, read_verdicts
+from pdserving.core.conditions import build_conditions, find_transitions, read_verdicts
 from pdserving.core.diff import differs
 from pdserving.core.failures import crashed
 from pdserving.core.group import Group, Problem, parse_group
 from pdserving.core.kv import compute_lane
 from pdserving.core.lanes import find_obsolete
 from pdserving.core.observed import Observed
+from pdserving.core.refusals import judge_failures
 from pdserving.core.resources import build_objects
 from pdserving.core.situation import Situation
 from pdserving.core.status import build_status
@@ -32,8 +33,6 @@ __all__ = ["ApplyFailure", "Defaults", "Event", "Needs", "ObjectRef", "Plan", "n
 LOOK_AGAIN_SECONDS = 15.0
 """While something is not settled: events and a proxy's pool are not watched."""
 SETTLED = ((c.READY, "True"), (c.RECONCILING, "False"), (c.STALLED, "False"), (c.BOOTSTRAP_READY, "True"))
-REFUSALS = frozenset(("Invalid", "BadRequest", "Forbidden", "MethodNotAllowed", "RequestEntityTooLarge"))
-"""Answers of the API server that a repetition will not change."""
 
 
 def needs(group: Mapping[str, Any], observed: Observed) -> Needs:
@@ -51,8 +50,13 @@ def _is_settled(view: View) -> bool:
     return all(scale.settled for scale in (*scales, view.proxies)) and bool(scales)
 
 
+def _is_deleted(group: Mapping[str, Any]) -> bool:
+    """Its objects go with it, by their owner references."""
+    return bool(look_up(group, ("metadata", "deletionTimestamp")))
+
+
 def plan(group: Mapping[str, Any], observed: Observed, now: datetime, defaults: Defaults) -> Plan:
-    if look_up(group, ("metadata", "deletionTimestamp")):
+    if _is_deleted(group):
         return Plan(status=dict(group.get("status") or {}))
     view = read_view(observed)
     parsed = parse_group(group)
@@ -121,18 +125,8 @@ def _carries_template(group: Group, manifest: Mapping[str, Any]) -> bool:
 
 def _is_open(status: Mapping[str, Any]) -> bool:
     verdicts = read_verdicts(status)
-    return (
-        any(
-            verdicts[kind].status != wanted
-            for kind, wanted in (
-                (c.READY, "True"),
-                (c.RECONCILING, "False"),
-                (c.STALLED, "False"),
-                (c.BOOTSTRAP_READY, "True"),
-            )
-        )
-        and verdicts[c.READY].reason != c.SUSPENDED
-    )
+    settled = all(verdicts[kind].status == wanted for kind, wanted in SETTLED)
+    return not settled and verdicts[c.READY].reason != c.SUSPENDED
 
 
 def _find_lane_events(view: View, target: str, obsolete: Sequence[Lane]) -> Iterator[Event]:
@@ -147,29 +141,10 @@ def report(
     group: Mapping[str, Any], plan: Plan, failures: Sequence[ApplyFailure], now: datetime
 ) -> tuple[dict[str, Any], tuple[Event, ...]]:
     """Status and events after acting: the plan's, corrected by what could not be written."""
-    if "conditions" not in plan.status:
-        return plan.status, plan.events
+    if _is_deleted(group):
+        return plan.status, ()
     verdicts = read_verdicts(plan.status)
     if failures:
-        verdicts |= _judge_failures(verdicts, failures)
+        verdicts |= judge_failures(verdicts, failures, plan.dry_run)
     conditions = build_conditions(verdicts, group, now)
     return {**plan.status, "conditions": conditions}, (*plan.events, *find_transitions(verdicts, group))
-
-
-def _judge_failures(verdicts: Mapping[str, Verdict], failures: Sequence[ApplyFailure]) -> dict[str, Verdict]:
-    refused = next((failure for failure in failures if failure.reason in REFUSALS), None)
-    failure = refused or failures[0]
-    text = f"{failure.ref.kind} {failure.ref.name}: {failure.message}"
-    if refused is None:
-        reconciling = Verdict("True", c.RETRYING, f"{text}; trying again")
-        return {c.RECONCILING: reconciling, c.STALLED: Verdict("False", c.PROGRESSING, "nothing is in the way")}
-    reason = c.FORBIDDEN if refused.reason == "Forbidden" else c.REJECTED
-    ready = verdicts[c.READY]
-    return {
-        c.STALLED: Verdict("True", reason, text),
-        c.RECONCILING: Verdict("False", reason, "stalled, see the condition Stalled"),
-        **({c.SPEC_VALID: Verdict("False", reason, text)} if reason == c.REJECTED else {}),
-        c.READY: Verdict("False", reason, text)
-        if ready.status != "True"
-        else Verdict("True", c.SERVING_LAST_VALID_SPEC, f"what ran goes on: {text}"),
-    }
