@@ -13,6 +13,8 @@ RECONCILING: Final = "Reconciling"
 STALLED: Final = "Stalled"
 """The way is blocked: without a change by somebody nothing will improve (kstatus)."""
 SPEC_VALID: Final = "SpecValid"
+PREFLIGHT_PASSED: Final = "PreflightPassed"
+"""The engine pods found usable HCAs, memory limits and addresses; only with protocol rdma and a preflight."""
 BOOTSTRAP_READY: Final = "BootstrapReady"
 """Every ready prefill engine has registered all its ranks in its bootstrap server, as the proxies see it."""
 PREFILL_AVAILABLE: Final = "PrefillAvailable"
@@ -24,6 +26,7 @@ TYPES: Final = (
     RECONCILING,
     STALLED,
     SPEC_VALID,
+    PREFLIGHT_PASSED,
     BOOTSTRAP_READY,
     PREFILL_AVAILABLE,
     DECODE_AVAILABLE,
@@ -58,6 +61,28 @@ REJECTED: Final = "Rejected"
 
 # The API server would not let us write
 FORBIDDEN: Final = "Forbidden"
+NAME_TAKEN: Final = "NameTaken"
+"""An object of that name exists and is not the group's."""
+
+# PreflightPassed; the same reasons tell why a pod is not let start
+ALL_PASSED: Final = "AllPassed"
+PREFLIGHT_PENDING: Final = "PreflightPending"
+PREFLIGHT_FAILED: Final = "PreflightFailed"
+TRANSPORT_NOT_FORCED: Final = "TransportNotForced"
+NO_HCA: Final = "NoHca"
+NO_RDMA_DEVICE: Final = "NoRdmaDevice"
+RDMA_DEVICE_COUNT: Final = "RdmaDeviceCount"
+PORT_NOT_ACTIVE: Final = "PortNotActive"
+LINK_LAYERS_MIXED: Final = "LinkLayersMixed"
+"""Within one pod."""
+LINK_LAYERS_DIFFER: Final = "LinkLayersDiffer"
+"""Between prefill and decode."""
+PARTITION_LIMITED: Final = "PartitionLimited"
+NO_USABLE_GID: Final = "NoUsableGid"
+MEMLOCK_TOO_LOW: Final = "MemlockTooLow"
+GPU_DIRECT_UNAVAILABLE: Final = "GpuDirectUnavailable"
+SHM_TOO_SMALL: Final = "ShmTooSmall"
+HOST_IP_INVALID: Final = "HostIpInvalid"
 
 # BootstrapReady
 ALL_REGISTERED: Final = "AllRegistered"
