@@ -1,19 +1,16 @@
 """The machine's side of the cluster's network: a bridge, one port a node, routes; nothing else of it changes."""
 
 import json
-from pathlib import Path
 
 from e2e.cluster import topology
 from e2e.cluster.components import SERVICE_CIDR
 from e2e.cluster.shell import ClusterError, run
 from e2e.cluster.topology import BRIDGE, NodePlan
 
-INTERFACES = Path("/sys/class/net")
-
 
 def refuse_conflicts() -> None:
     """Raise if the cluster's networks would take addresses that the machine already reaches in another way."""
-    if (INTERFACES / BRIDGE).exists():
+    if BRIDGE in _interfaces():
         raise ClusterError(
             f"interface {BRIDGE} exists, but no cluster of this cache made it: one cluster a machine. If it was "
             f"started with another PDSERVING_CACHE, take it down with that one; else `ip link del {BRIDGE}`"
@@ -55,10 +52,13 @@ def remove() -> None:
     The kernel drops the port of a dead node by itself, but later: the next `up` would find its name taken.
     """
     ours = {BRIDGE, *(NodePlan(number + 1).port for number in range(topology.MOST_NODES))}
-    for name in sorted(ours, reverse=True):
-        if (INTERFACES / name).exists():
-            try:
-                run("ip", "link", "del", name)
-            except ClusterError:
-                if (INTERFACES / name).exists():  # else the kernel was faster
-                    raise
+    for name in sorted(ours & _interfaces(), reverse=True):
+        try:
+            run("ip", "link", "del", name)
+        except ClusterError:
+            if name in _interfaces():  # else the kernel was faster
+                raise
+
+
+def _interfaces() -> set[str]:
+    return {link["ifname"] for link in json.loads(run("ip", "-j", "link"))}
