@@ -138,6 +138,8 @@ class Operator:
         await kopf.operator(
             registry=registry,
             settings=build_settings(),
+            # kopf would ask for the name of the user, and a container's need not have one.
+            identity=self._options.identity,  # type: ignore[arg-type]
             clusterwide=not self._options.namespaces,
             namespaces=self._options.namespaces,
         )
