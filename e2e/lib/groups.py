@@ -14,8 +14,8 @@ from e2e.lib.waiting import NotYetError, eventually
 from pdserving.api import labels
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tiny-cpu" / "pdgroup.yaml"
-START_SECONDS = 420.0
-"""A CPU engine needs half a minute of processor time, and several start at once on two cores."""
+START_SECONDS = 900.0
+"""A CPU engine needs half a minute of processor time, several start at once, and the cores may be busy with others."""
 OWNED = "statefulsets,deployments,services,serviceaccounts,roles,rolebindings,poddisruptionbudgets,networkpolicies"
 
 

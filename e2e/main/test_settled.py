@@ -13,7 +13,7 @@ from e2e.lib.target import Target
 from e2e.lib.waiting import NotYetError, eventually
 
 RESYNCS = 3
-RECONCILES = "pdserving_operator_reconciles_total"
+RECONCILES = "pdserving_reconcile_total"
 
 
 def test_no_writes_over_three_resyncs(target: Target, release: Release, group: Group) -> None:

@@ -57,12 +57,13 @@ def test_eight_at_once_equal_a_plain_engine(url: str, plain: Plain) -> None:
 
 def test_decode_fetches_what_was_sent(url: str, decoder: Engine) -> None:
     """Every token of these prompts reaches D as KV cache, and the engine's own counters say so."""
+    lengths = [length for length in LENGTHS if length > 1]  # the last token is computed on D; of one, nothing remains
     before = decoder.counters()
-    for length in LENGTHS:
+    for length in lengths:
         ask(url, completion(length, seed=7))
-    after = eventually("D counted the prompts", lambda: _grown(decoder, before, sum(LENGTHS)), within=20)
+    after = eventually("D counted the prompts", lambda: _grown(decoder, before, sum(lengths)), within=20)
     hits = "vllm:external_prefix_cache_hits_total"
-    assert after[hits] - before[hits] == sum(LENGTHS)
+    assert after[hits] - before[hits] == sum(lengths)
 
 
 def _grown(decoder: Engine, before: dict[str, float], wanted: int) -> dict[str, float]:
