@@ -1,0 +1,219 @@
+"""Conditions in every situation a group can be in, and the events that their changes are worth."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pdserving.api import conditions as c
+from pdserving.core.observed import Observed
+from pdserving.core.plan import ApplyFailure, Needs, ObjectRef, Plan, needs, plan, report
+from tests.core.fake_cluster import FakeCluster
+from tests.core.samples import DEFAULTS, NOW, make_group
+
+
+def reconcile(cluster: FakeCluster, group: dict[str, Any]) -> Plan:
+    step = plan(group, cluster.observe(), NOW, DEFAULTS)
+    cluster.apply(step)
+    cluster.run()
+    group["status"], _ = report(group, step, [], NOW)
+    return step
+
+
+def start(group: dict[str, Any]) -> FakeCluster:
+    cluster = FakeCluster()
+    for _ in range(3):
+        reconcile(cluster, group)
+    return cluster
+
+
+def judge(group: dict[str, Any], observed: Observed) -> dict[str, tuple[str, str, str]]:
+    conditions = plan(group, observed, NOW, DEFAULTS).status["conditions"]
+    return {entry["type"]: (entry["status"], entry["reason"], entry["message"]) for entry in conditions}
+
+
+def set_ready(cluster: FakeCluster, part: str, ready: int) -> None:
+    """Of the workload whose name holds `part`, as many pods as given are ready."""
+    for (kind, name), live in cluster.objects.items():
+        if kind in ("StatefulSet", "Deployment") and part in name:
+            live["status"]["readyReplicas"] = ready
+            for index, pod in enumerate(pod for pod in cluster.pods if pod["metadata"]["name"].startswith(name)):
+                pod["status"] = {"conditions": [{"type": "Ready", "status": str(index < ready)}]}
+
+
+def test_a_new_group_is_being_created() -> None:
+    verdicts = judge(make_group(), Observed())
+    assert verdicts[c.READY][:2] == ("False", c.NOT_SERVING)
+    assert verdicts[c.RECONCILING][:2] == ("True", c.CREATING)
+    assert verdicts[c.STALLED][0] == "False"
+    assert verdicts[c.DECODE_AVAILABLE] == ("False", c.NONE_READY, "0 of 2 decode pods are ready")
+
+
+def test_a_serving_group() -> None:
+    group = make_group()
+    cluster = start(group)
+    verdicts = judge(group, cluster.observe())
+    text = "1 prefill engines, 2 decode engines and 2 proxies serve"
+    assert verdicts[c.READY] == ("True", c.SERVING, text)
+    assert verdicts[c.RECONCILING][:2] == ("False", c.SETTLED)
+    assert verdicts[c.BOOTSTRAP_READY][:2] == ("True", c.ALL_REGISTERED)
+    status = group["status"]
+    assert status["endpoint"] == "http://llm.serving.svc/v1"
+    assert status["decode"] == {"ready": 2, "desired": 2, "updated": 2, "summary": "2/2"}
+
+
+def test_one_of_two_serves_and_the_other_is_named() -> None:
+    group = make_group()
+    cluster = start(group)
+    set_ready(cluster, "-decode-", 1)
+    verdicts = judge(group, cluster.observe())
+    assert verdicts[c.READY][0] == "True"
+    assert verdicts[c.DECODE_AVAILABLE][:2] == ("True", c.SOME_READY)
+    assert verdicts[c.DECODE_AVAILABLE][2].startswith("1 of 2 decode pods are ready: pod llm-decode-")
+    assert verdicts[c.RECONCILING][:2] == ("True", c.SCALING)
+
+
+@pytest.mark.parametrize(("part", "kind"), [("-prefill-", c.PREFILL_AVAILABLE), ("-proxy", c.PROXY_AVAILABLE)])
+def test_a_role_without_a_ready_pod_is_not_serving(part: str, kind: str) -> None:
+    group = make_group()
+    cluster = start(group)
+    set_ready(cluster, part, 0)
+    verdicts = judge(group, cluster.observe())
+    assert verdicts[kind][0] == "False"
+    assert verdicts[c.READY][0] == "False"
+    assert verdicts[c.READY][2] == verdicts[kind][2]
+
+
+def test_a_changed_template_is_rolled_out() -> None:
+    group = make_group()
+    cluster = start(group)
+    group["spec"]["engine"] = {"args": ["--max-num-seqs=3"]}
+    assert judge(group, cluster.observe())[c.RECONCILING][:2] == ("True", c.ROLLING_OUT)
+
+
+def test_an_invalid_change_leaves_a_serving_group_alone() -> None:
+    group = make_group()
+    cluster = start(group)
+    group["spec"]["decode"] = {"template": {"spec": {"containers": [{"name": "vllm"}]}}}
+    left = plan(group, cluster.observe(), NOW, DEFAULTS)
+    assert (left.apply, left.delete) == ((), ())
+    verdicts = judge(group, cluster.observe())
+    assert verdicts[c.SPEC_VALID][:2] == ("False", c.INVALID_TEMPLATE)
+    assert verdicts[c.STALLED][:2] == ("True", c.INVALID_TEMPLATE)
+    assert verdicts[c.READY][:2] == ("True", c.SERVING_LAST_VALID_SPEC)
+    assert left.status["endpoint"] == "http://llm.serving.svc/v1"
+
+
+def test_an_invalid_new_group_makes_nothing() -> None:
+    group = make_group(nonsense=1)
+    result = plan(group, Observed(), NOW, DEFAULTS)
+    assert result.apply == ()
+    assert "endpoint" not in result.status
+    assert judge(group, Observed())[c.READY] == ("False", c.INVALID_SPEC, "spec.nonsense: unknown field, remove it")
+
+
+def test_a_deleted_group_is_left_to_the_garbage_collector() -> None:
+    group = make_group()
+    group["status"] = {"lane": "x"}
+    group["metadata"]["deletionTimestamp"] = "2026-12-01T00:00:00Z"
+    result = plan(group, Observed(), NOW, DEFAULTS)
+    assert result == Plan(status={"lane": "x"})
+    assert report(group, result, [], NOW) == ({"lane": "x"}, ())
+
+
+def test_times_change_only_with_status() -> None:
+    group = make_group()
+    cluster = start(group)
+    later = NOW + timedelta(hours=1)
+    set_ready(cluster, "-decode-", 0)
+    group["metadata"]["generation"] = 2
+    conditions = {e["type"]: e for e in plan(group, cluster.observe(), later, DEFAULTS).status["conditions"]}
+    assert conditions[c.SPEC_VALID]["lastTransitionTime"] == "2026-12-01T03:00:00Z"
+    assert conditions[c.READY]["lastTransitionTime"] == "2026-12-01T04:00:00Z"
+    assert {entry["observedGeneration"] for entry in conditions.values()} == {2}
+
+
+def test_long_messages_are_cut() -> None:
+    group = make_group(**{"x" * 2000: 1})
+    assert all(len(message) <= 1024 for _, _, message in judge(group, Observed()).values())
+
+
+def test_what_must_be_looked_at_further() -> None:
+    group = make_group()
+    cluster = start(group)
+    assert needs(group, cluster.observe()) == Needs(events=False, logs=(), pools=True)
+    assert needs(group, Observed()) == Needs(events=True, logs=(), pools=False)
+    set_ready(cluster, "-decode-", 1)
+    ended = {"name": "engine", "ready": False, "lastState": {"terminated": {"exitCode": 1}}}
+    pod = next(
+        pod for pod in cluster.pods if "-decode-" in pod["metadata"]["name"] and pod["metadata"]["name"][-1] == "1"
+    )
+    pod["status"]["containerStatuses"] = [ended]
+    assert needs(group, cluster.observe()) == Needs(events=True, logs=(pod["metadata"]["name"],), pools=True)
+
+
+def fail(group: dict[str, Any], plan: Plan, reason: str, message: str, name: str = "llm-proxy") -> dict[str, Any]:
+    ref = ObjectRef("apps/v1", "Deployment", "serving", name)
+    status, events = report(group, plan, [ApplyFailure(ref, reason, message)], NOW)
+    found = {entry["type"]: (entry["status"], entry["reason"], entry["message"]) for entry in status["conditions"]}
+    return {**found, "events": [event.reason for event in events]}
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("Invalid", c.REJECTED), ("Forbidden", c.FORBIDDEN), ("AlreadyExists", c.NAME_TAKEN)],
+)
+def test_a_refused_object_stalls_a_new_group(reason: str, told: str) -> None:
+    group = make_group()
+    step = plan(group, Observed(), NOW, DEFAULTS)
+    found = fail(group, step, reason, "spec.x: no")
+    assert found[c.STALLED] == ("True", told, "Deployment llm-proxy: spec.x: no")
+    assert found[c.READY] == ("False", told, "Deployment llm-proxy: spec.x: no")
+    assert found[c.RECONCILING][0] == "False"
+    assert found[c.SPEC_VALID][0] == ("False" if told == c.REJECTED else "True")
+    assert found["events"] == [told]
+
+
+def test_a_refused_object_leaves_a_serving_group_ready() -> None:
+    group = make_group()
+    cluster = start(group)
+    found = fail(group, plan(group, cluster.observe(), NOW, DEFAULTS), "Invalid", "no")
+    assert found[c.READY][:2] == ("True", c.SERVING_LAST_VALID_SPEC)
+
+
+def test_a_refused_template_is_named() -> None:
+    """As API servers answer an unknown field in server-side apply: 500, without a reason."""
+    group = make_group(proxy={"template": {"spec": {"nodeSelektor": {}}}})
+    step = plan(group, Observed(), NOW, DEFAULTS)
+    assert [live["kind"] for live in step.dry_run] == ["Deployment"]
+    message = (
+        "failed to create typed patch object (a/b; apps/v1, Kind=Deployment): .spec.x: field not declared in schema"
+    )
+    found = fail(group, step, "Unavailable", message)
+    text = "Deployment llm-proxy: .spec.x: field not declared in schema; correct spec.proxy.template"
+    assert found[c.SPEC_VALID] == ("False", c.REJECTED, text)
+
+
+def test_a_passing_failure_is_tried_again() -> None:
+    group = make_group()
+    found = fail(group, plan(group, Observed(), NOW, DEFAULTS), "Unavailable", "no answer")
+    assert found[c.RECONCILING] == ("True", c.RETRYING, "Deployment llm-proxy: no answer; trying again")
+    assert found[c.STALLED][0] == "False"
+    assert found["events"] == []
+
+
+def test_events_tell_changes_of_ready_once() -> None:
+    group = make_group()
+    cluster = FakeCluster()
+    seen = []
+    for _ in range(4):
+        step = plan(group, cluster.observe(), NOW, DEFAULTS)
+        cluster.apply(step)
+        cluster.run()
+        group["status"], events = report(group, step, [], NOW)
+        seen += [(event.type, event.reason) for event in events]
+    set_ready(cluster, "-decode-", 0)
+    step = plan(group, cluster.observe(), NOW, DEFAULTS)
+    _, events = report(group, step, [], NOW)
+    assert seen == [("Normal", "Ready")]
+    assert [event.type for event in events] == ["Warning"]
