@@ -39,6 +39,7 @@ PROXY: Final = "proxy"
 
 ENGINE_CONTAINER: Final = "engine"
 PROXY_CONTAINER: Final = "proxy"
+PREFLIGHT_CONTAINER: Final = "preflight"
 
 ENGINE_PORT: Final = 8000
 BOOTSTRAP_PORT: Final = 8998

@@ -26,6 +26,13 @@ def stamp(desired: Mapping[str, Any]) -> dict[str, Any]:
     return {**desired, "metadata": {**metadata, "annotations": annotations}}
 
 
+def unstamp(desired: Mapping[str, Any]) -> dict[str, Any]:
+    """What `stamp` was given."""
+    metadata = dict(desired["metadata"])
+    annotations = {key: value for key, value in metadata.pop("annotations").items() if key != DESIRED_HASH}
+    return {**desired, "metadata": {**metadata, **({"annotations": annotations} if annotations else {})}}
+
+
 def differs(desired: Mapping[str, Any], live: Mapping[str, Any] | None) -> bool:
     return live is None or not is_subset(desired, live)
 

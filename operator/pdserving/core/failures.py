@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdserving.api import conditions as c
-from pdserving.api.labels import ENGINE_CONTAINER
+from pdserving.api.labels import ENGINE_CONTAINER, PREFLIGHT_CONTAINER
 from pdserving.core.crash import explain_termination, is_loop, read_termination
 from pdserving.core.observed import Object, Observed
+from pdserving.core.preflight import explain_failure
 from pdserving.core.template import look_up
 from pdserving.core.view import name_of
 
@@ -115,7 +116,10 @@ def _terminated(pod: Object, container: Object, observed: Observed) -> Failure |
     engine = name == ENGINE_CONTAINER
     if ended is None or (ended.get("exitCode") == 0 and not engine):
         return None
-    reason, text = explain_termination(name, ended, observed.logs.get(name_of(pod), "") if engine else "")
+    if name == PREFLIGHT_CONTAINER:
+        reason, text = explain_failure(ended)
+    else:
+        reason, text = explain_termination(name, ended, observed.logs.get(name_of(pod), "") if engine else "")
     return Failure(reason, f"{_where(pod, container)}: {text}", blocking=is_loop(container, ended))
 
 

@@ -36,6 +36,11 @@ class Group:
         return self.spec.prefill if role == "prefill" else self.spec.decode
 
     @property
+    def preflight(self) -> bool:
+        """Whether its engine pods are checked before they start: only RDMA has anything to check."""
+        return self.spec.transfer.protocol == "rdma" and self.spec.transfer.preflight != "skip"
+
+    @property
     def served_name(self) -> str:
         source = self.spec.model.source.hugging_face
         return self.spec.model.served_name or (source.repo if source else self.name)

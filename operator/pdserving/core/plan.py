@@ -23,6 +23,7 @@ from pdserving.core.lanes import find_obsolete
 from pdserving.core.observed import Observed
 from pdserving.core.refusals import judge_failures
 from pdserving.core.resources import build_objects
+from pdserving.core.resources.preflight_container import keep_running_image
 from pdserving.core.situation import Situation
 from pdserving.core.status import build_status
 from pdserving.core.template import TemplateError, look_up
@@ -112,7 +113,8 @@ def _proceed(manifest: Mapping[str, Any], view: View, wanted: Wanted, now: datet
 def _find_different(objects: Sequence[dict[str, Any]], observed: Observed) -> Iterator[dict[str, Any]]:
     live = {(found.get("kind"), name_of(found)): found for found in observed.objects}
     for desired in objects:
-        if differs(desired, live.get((desired["kind"], desired["metadata"]["name"]))):
+        found = live.get((desired["kind"], desired["metadata"]["name"]))
+        if found is None or (differs(desired, found) and differs(keep_running_image(desired, found), found)):
             yield desired
 
 

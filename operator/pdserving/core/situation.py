@@ -51,6 +51,11 @@ class Situation:
         return replace(live, desired=0 if self.suspended else self.group.spec.proxy.replicas)
 
     @property
+    def preflight(self) -> bool:
+        """Whether the group's engine pods carry a preflight container."""
+        return self.group is not None and self.group.preflight
+
+    @property
     def suspended(self) -> bool:
         return self.group is not None and self.group.spec.suspend
 

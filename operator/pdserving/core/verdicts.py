@@ -8,6 +8,7 @@ from pdserving.core.bootstrap import judge_bootstrap
 from pdserving.core.conditions import Verdict
 from pdserving.core.failures import Failure
 from pdserving.core.group import Problem
+from pdserving.core.preflight import judge_preflight
 from pdserving.core.situation import Situation, diagnose, find_obstacle
 from pdserving.core.view import ROLES, Scale
 
@@ -24,6 +25,8 @@ def judge(situation: Situation) -> dict[str, Verdict]:
         c.DECODE_AVAILABLE: _judge_scale(situation, "decode", situation.scale("decode"), failures["decode"]),
         c.PROXY_AVAILABLE: _judge_scale(situation, PROXY, situation.proxies, failures[PROXY]),
     }
+    if situation.preflight:
+        verdicts[c.PREFLIGHT_PASSED] = judge_preflight([pod for role in ROLES for pod in view.pods(role, shown.name)])
     obstacle = find_obstacle(situation, failures)
     verdicts[c.STALLED] = _judge_stalled(situation.problem, obstacle)
     verdicts[c.RECONCILING] = _judge_reconciling(situation, verdicts[c.STALLED])

@@ -58,6 +58,10 @@ class TransferSpec(Model):
     """How GPU memory is registered with the HCA: peermem needs the nvidia_peermem kernel module, dmabuf the open GPU
     kernel driver. auto, the default with protocol rdma, takes peermem where the node has loaded the module, else
     dmabuf; it needs a shell in the engine image."""
+    preflight: Literal["enforce", "warn", "skip"] = "enforce"
+    """With protocol rdma each engine pod checks its HCAs, memory limits and addresses before it loads the model.
+    enforce does not let it start when a check fails, warn only reports in the condition PreflightPassed, skip checks
+    nothing."""
     abort_timeout_seconds: Annotated[int, Field(ge=5, le=3600)] = 60
     """How long a prefill engine keeps KV cache that nobody fetches. A decode engine waits 60 s longer for an answer."""
     load_failure_policy: Literal["recompute", "fail"] = "recompute"

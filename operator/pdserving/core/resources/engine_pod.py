@@ -10,9 +10,11 @@ from typing import Any
 from pdserving.api import labels
 from pdserving.api.owned import OWNED_ENV
 from pdserving.core import engine
+from pdserving.core.actions import Defaults
 from pdserving.core.group import Group
 from pdserving.core.names import Role
 from pdserving.core.resources.metadata import build_pod_labels
+from pdserving.core.resources.preflight_container import build_preflight
 from pdserving.core.template import Owned, merge_template
 
 PRE_STOP_SECONDS = 5
@@ -27,8 +29,10 @@ USER = 65532
 ENGINE = ("spec", "containers", f"name={labels.ENGINE_CONTAINER}")
 
 
-def build_engine_pod(group: Group, role: Role, lane: str, image: str) -> dict[str, Any]:
+def build_engine_pod(group: Group, role: Role, lane: str, image: str, defaults: Defaults) -> dict[str, Any]:
     """Raises `TemplateError` if the user's template can't be merged."""
+    container = _build_container(group, role, image)
+    preflight = build_preflight(group, role, container, defaults)
     base = {
         "metadata": {
             "labels": {**build_pod_labels(group, role), labels.LANE_LABEL: lane},
@@ -41,7 +45,8 @@ def build_engine_pod(group: Group, role: Role, lane: str, image: str) -> dict[st
                 PRE_STOP_SECONDS + group.role(role).shutdown_timeout_seconds + GRACE_MARGIN_SECONDS
             ),
             "securityContext": _pod_security(group),
-            "containers": [_build_container(group, role, image)],
+            **({"initContainers": [preflight]} if preflight else {}),
+            "containers": [container],
             "volumes": _build_volumes(group),
         },
     }

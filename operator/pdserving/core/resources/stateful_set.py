@@ -4,13 +4,14 @@ from typing import Any
 
 from pdserving.api import labels
 from pdserving.core import names
+from pdserving.core.actions import Defaults
 from pdserving.core.group import Group
 from pdserving.core.names import Role
 from pdserving.core.resources.engine_pod import build_engine_pod
 from pdserving.core.resources.metadata import build_metadata, build_selector
 
 
-def build_engine_set(group: Group, role: Role, lane: str, image: str) -> dict[str, Any]:
+def build_engine_set(group: Group, role: Role, lane: str, image: str, defaults: Defaults) -> dict[str, Any]:
     """A StatefulSet for stable pod names: `<pod>.<group>-bootstrap` is that prefill pod's bootstrap server.
 
     Parallel: engines do not wait for each other. `replicas` is left out when an autoscaler owns it; server-side apply
@@ -29,6 +30,6 @@ def build_engine_set(group: Group, role: Role, lane: str, image: str) -> dict[st
             "podManagementPolicy": "Parallel",
             "revisionHistoryLimit": 3,
             "selector": {"matchLabels": selector},
-            "template": build_engine_pod(group, role, lane, image),
+            "template": build_engine_pod(group, role, lane, image, defaults),
         },
     }
