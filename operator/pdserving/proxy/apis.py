@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from pdserving.proxy import rewrite
+from pdserving.proxy import dialects
 from pdserving.proxy.errors import Failure
 
 
@@ -16,7 +16,7 @@ class Api:
 
     name: str
     path: bytes
-    dialect: rewrite.Dialect
+    dialect: dialects.Dialect
     build_error_event: Callable[[Failure], bytes]
 
 
@@ -33,11 +33,24 @@ def _openai_error(failure: Failure) -> bytes:
     return b"data: %b\n\ndata: [DONE]\n\n" % msgspec.json.encode({"error": failure.as_object()})
 
 
+def _anthropic_error(failure: Failure) -> bytes:
+    content = {"type": "error", "error": {"type": "api_error", "message": failure.message}}
+    return b"event: error\ndata: %b\n\n" % msgspec.json.encode(content)
+
+
+def _responses_error(failure: Failure) -> bytes:
+    content = {"type": "error", "code": failure.code, "message": failure.message, "param": None, "sequence_number": 0}
+    return b"event: error\ndata: %b\n\n" % msgspec.json.encode(content)
+
+
 APIS: Final = {
     api.path: api
     for api in (
-        Api("chat", b"/v1/chat/completions", rewrite.CHAT, _openai_error),
-        Api("completions", b"/v1/completions", rewrite.COMPLETION, _openai_error),
+        Api("chat", b"/v1/chat/completions", dialects.CHAT, _openai_error),
+        Api("completions", b"/v1/completions", dialects.COMPLETION, _openai_error),
+        Api("responses", b"/v1/responses", dialects.RESPONSES, _responses_error),
+        Api("messages", b"/v1/messages", dialects.MESSAGES, _anthropic_error),
+        Api("generate", b"/inference/v1/generate", dialects.GENERATE, _openai_error),
     )
 }
 
@@ -48,5 +61,6 @@ PASS_THROUGH: Final = {
         PassThrough("version", b"/version", b"GET"),
         PassThrough("tokenize", b"/tokenize", b"POST"),
         PassThrough("detokenize", b"/detokenize", b"POST"),
+        PassThrough("count_tokens", b"/v1/messages/count_tokens", b"POST"),
     )
 }

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,10 +47,10 @@ class Address:
 class App:
     """One proxy process; `start`, then `stop` or `run`."""
 
-    def __init__(self, config: Config, source: Source) -> None:
+    def __init__(self, config: Config, source: Source, clock: Callable[[], float] | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.config = config
-        self.wheel = Wheel(loop.time)
+        self.wheel = Wheel(clock or loop.time)
         self.pool = Pool(loop, config.connect_timeout)
         self.gateway = Gateway(config, self.wheel, self.pool)
         self.admin = AdminServer(self.gateway)

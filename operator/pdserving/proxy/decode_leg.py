@@ -5,14 +5,11 @@ until its first body byte, and an answer that is not a stream is held until it i
 whole chunks only, so that an error event can follow wherever it breaks.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from pdserving.proxy.http.framing import Head, dechunk
 from pdserving.proxy.http.upstream import Leg
 from pdserving.proxy.pool import Target
-
-if TYPE_CHECKING:
-    from pdserving.proxy.session import Session
 
 HOLD_LIMIT: Final = 4 * 1024 * 1024
 """A longer answer is relayed as it comes."""
@@ -22,10 +19,20 @@ ERROR_EVENT: Final = b'data: {"error"'
 FAILED_LOAD: Final = "error-event"
 
 
+class Listener(Protocol):
+    """Who asked: a session, or what a client that left has left behind."""
+
+    def start_stream(self, leg: "DecodeLeg", data: bytes) -> None: ...
+    def relay(self, data: bytes) -> None: ...
+    def finish_stream(self) -> None: ...
+    def decode_answered(self, leg: "DecodeLeg", body: bytes) -> None: ...
+    def decode_failed(self, cause: str) -> None: ...
+
+
 class DecodeLeg(Leg):
     __slots__ = ("_relaying", "_rest", "_size", "_whole", "head", "session", "stream", "target", "tokens")
 
-    def __init__(self, session: "Session", target: Target, tokens: int) -> None:
+    def __init__(self, session: "Listener", target: Target, tokens: int) -> None:
         self.connection = None
         self.cancelled = False
         self.session = session

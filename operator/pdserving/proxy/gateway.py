@@ -1,19 +1,25 @@
 """What all requests share, and where a request goes: to engines, to a page of our own, or nowhere."""
 
+from functools import partial
+from typing import Final
+
 from pdserving.proxy.apis import APIS, PASS_THROUGH
 from pdserving.proxy.config import Config
-from pdserving.proxy.deadlines import Wheel
+from pdserving.proxy.deadlines import Deadline, Wheel
 from pdserving.proxy.epochs import EpochReader
 from pdserving.proxy.errors import Failure
 from pdserving.proxy.http.edge import ClientEdge
 from pdserving.proxy.http.reply import build_failure
 from pdserving.proxy.http.request import Request
-from pdserving.proxy.http.upstream import RESET
+from pdserving.proxy.http.upstream import CONNECT, RESET
 from pdserving.proxy.metrics import Metrics
 from pdserving.proxy.pages import build_pages, register_gauges
+from pdserving.proxy.pairs import Pairs
 from pdserving.proxy.pool import Engine, Pool
 from pdserving.proxy.relay import Relay
 from pdserving.proxy.session import Session
+
+ASIDE_SECONDS: Final = 2.0
 
 
 class Gateway:
@@ -22,6 +28,7 @@ class Gateway:
         self.wheel = wheel
         self.pool = pool
         self.metrics = Metrics()
+        self.pairs = Pairs()
         self.epochs = EpochReader(pool, config)
         self.edges: set[ClientEdge] = set()
         self.draining = False
@@ -78,7 +85,18 @@ class Gateway:
         """A leg to this engine broke: count it, and doubt what we know of its process."""
         self.metrics.leg_failures.add(engine.seen.role, engine.seen.pod, cause)
         if engine.seen.role == "prefill":
-            if cause in {"connect", RESET}:
+            if cause in {CONNECT, RESET}:
                 self.epochs.suspect(engine, f"the last request failed: {cause}")
             else:
                 self.epochs.recheck(engine)
+        elif cause == CONNECT:
+            self.pool.sideline(engine, aside=True)
+            self.wheel.arm(
+                Deadline(partial(self.pool.sideline, engine, aside=False)), self.wheel.clock() + ASIDE_SECONDS
+            )
+
+    def pair_failed(self, prefill: Engine, decode: Engine, cause: str) -> None:
+        """D failed a request that should have fetched from P: P may have been restarted, or the two can't talk."""
+        self.epochs.recheck(prefill)
+        if cause != CONNECT:
+            self.pairs.failed(prefill, decode, cause, self.wheel.clock())

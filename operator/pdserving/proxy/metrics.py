@@ -87,6 +87,9 @@ class Metrics:
         self.local = Counter(
             f"{prefix}local_prefills_total", "Prompts computed by a decode engine, and why.", ("reason",)
         )
+        self.releases = Counter(
+            f"{prefix}releases_total", "Transfers that nobody fetched and whose blocks P was told to free.", ("result",)
+        )
         self.ttft = Histogram(f"{prefix}time_to_first_token_seconds", "From the request's end to the first body byte.")
         self.duration = Histogram(f"{prefix}request_duration_seconds", "From the request's end to the answer's end.")
         self.prefill = Histogram(f"{prefix}prefill_seconds", "A prefill engine's answer: its queue and computation.")
@@ -97,7 +100,7 @@ class Metrics:
             f"{prefix}inter_chunk_seconds", "Mean time between two pieces of a stream, once per stream.", FAST
         )
         self.families: list[Counter | Gauge | Histogram] = [
-            self.requests, self.leg_failures, self.retries, self.local,
+            self.requests, self.leg_failures, self.retries, self.local, self.releases,
             self.ttft, self.duration, self.prefill, self.decode_wait, self.chunk_gap,
         ]  # fmt: skip
 

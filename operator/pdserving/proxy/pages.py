@@ -40,7 +40,10 @@ def build_admin_pages(gateway: "Gateway") -> dict[bytes, Page]:
         described["ready"] = described["ready"] and not gateway.draining
         return Reply(200, msgspec.json.encode(described))
 
-    return {**build_pages(gateway), b"/debug/pool": pool}
+    def pairs() -> Reply:
+        return Reply(200, msgspec.json.encode({"pairs": gateway.pairs.describe(gateway.wheel.clock())}))
+
+    return {**build_pages(gateway), b"/debug/pool": pool, b"/debug/pairs": pairs}
 
 
 def list_problems(gateway: "Gateway") -> list[str]:
@@ -63,6 +66,11 @@ def register_gauges(gateway: "Gateway") -> None:
     def per_engine(read: Callable[..., float]) -> Callable[[], Iterable[Sample]]:
         return lambda: [((e.seen.role, e.seen.pod), read(e)) for e in pool.engines.values()]
 
+    def quarantined() -> Iterable[Sample]:
+        pairs = gateway.pairs.describe(gateway.wheel.clock())
+        return [((pair["prefill"], pair["decode"]), int(pair["quarantined_for"] > 0)) for pair in pairs]
+
+    gauge("pair_quarantined", "1 while a pair of engines that failed is avoided.", ("prefill", "decode"), quarantined)
     engine_labels = ("role", "pod")
     gauge("in_flight", "Requests being served.", (), lambda: [((), gateway.in_flight)])
     gauge("local_prefills", "Prompts being computed by decode engines.", (), lambda: [((), gateway.local_prefills)])

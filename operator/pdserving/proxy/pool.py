@@ -49,7 +49,18 @@ class Epoch:
 class Engine:
     """A pod that serves; its load and its connections outlive what discovery says of it meanwhile."""
 
-    __slots__ = ("bootstrap", "bootstrap_error", "endpoint", "epoch", "gone", "in_flight", "name", "seen", "targets")
+    __slots__ = (
+        "bootstrap",
+        "bootstrap_error",
+        "endpoint",
+        "epoch",
+        "gone",
+        "in_flight",
+        "name",
+        "seen",
+        "sidelined",
+        "targets",
+    )
 
     def __init__(self, seen: Sighting, loop: asyncio.AbstractEventLoop, connect_timeout: float) -> None:
         self.seen = seen
@@ -61,6 +72,8 @@ class Engine:
         self.in_flight = 0
         self.targets: list[Target] = [] if seen.role == labels.PREFILL else [Target(self, 0, "")]
         self.gone = False
+        self.sidelined = False
+        """Just did not accept a connection; used only if nothing else is there."""
 
     @property
     def bootstrap_url(self) -> str:
@@ -166,10 +179,24 @@ class Pool:
             if not seen.ready:
                 continue
             if seen.role == labels.DECODE:
-                lane.decodes += engine.targets
+                lane.decodes += [] if engine.sidelined else engine.targets
             elif engine.epoch is not None and engine.epoch.complete:
                 lane.prefills += engine.targets
+        for lane in lanes.values():
+            lane.decodes = lane.decodes or self._sidelined_in(lane.name)
         self.lanes = list(lanes.values())
+
+    def _sidelined_in(self, lane: str) -> list["Target"]:
+        engines = [
+            engine for engine in self.decodes if engine.sidelined and engine.seen.ready and engine.seen.lane == lane
+        ]
+        return [target for engine in engines for target in engine.targets]
+
+    def sideline(self, engine: Engine, *, aside: bool) -> None:
+        """Try other decode engines first: this one may be dead, and its readiness probe slower than its clients."""
+        if engine.sidelined != aside:
+            engine.sidelined = aside
+            self.rebuild()
 
     @property
     def prefills(self) -> list[Engine]:

@@ -18,25 +18,47 @@ class Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
+class Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
 class Details(msgspec.Struct):
     cached_tokens: int | None = None
 
 
 class Usage(msgspec.Struct):
     prompt_tokens: int = 0
+    input_tokens: int = 0
     prompt_tokens_details: Details | None = None
+    input_tokens_details: Details | None = None
 
 
 class Answer(msgspec.Struct):
-    """What chat completions and completions have in common."""
+    """How chat completions, completions, generate, responses and messages say why they ended."""
 
     choices: list[Choice] = []
+    stop_reason: str | None = None
+    incomplete_details: Incomplete | None = None
     usage: Usage | None = None
 
     @property
     def by_length(self) -> bool:
         """Only then P keeps the KV cache for D."""
-        return len(self.choices) == 1 and self.choices[0].finish_reason == "length"
+        if self.choices:
+            return len(self.choices) == 1 and self.choices[0].finish_reason == "length"
+        if self.incomplete_details is not None:
+            return self.incomplete_details.reason == "max_output_tokens"
+        return self.stop_reason == "max_tokens"
+
+    @property
+    def prompt_tokens(self) -> int:
+        return 0 if self.usage is None else self.usage.prompt_tokens or self.usage.input_tokens
+
+    @property
+    def cached_tokens(self) -> int:
+        """What P really found in its prefix cache; vLLM leaves the details out when that was nothing."""
+        details = self.usage and (self.usage.prompt_tokens_details or self.usage.input_tokens_details)
+        return details.cached_tokens or 0 if details else 0
 
 
 _decoder: Final = msgspec.json.Decoder(Answer)

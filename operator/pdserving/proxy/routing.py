@@ -33,12 +33,16 @@ def choose(targets: Sequence[Target], now: float, exclude: Collection[Engine] = 
 
 def choose_prefill(lanes: Sequence[Lane], now: float, exclude: Collection[Engine]) -> tuple[Lane, Target] | None:
     """A prefill target whose lane can also decode, and the lane."""
-    usable = [lane for lane in lanes if lane.prefills and lane.decodes]
+    usable = [lane for lane in lanes if lane.decodes and _has_other(lane.prefills, exclude)]
     if not usable:
         return None
     lane = usable[0] if len(usable) == 1 else _choose_lane(usable)
     target = choose(lane.prefills, now, exclude)
     return None if target is None else (lane, target)
+
+
+def _has_other(targets: Sequence[Target], exclude: Collection[Engine]) -> bool:
+    return bool(targets) and (not exclude or any(target.engine not in exclude for target in targets))
 
 
 def _choose_lane(lanes: Sequence[Lane]) -> Lane:
@@ -63,3 +67,13 @@ def _weigh(target: Target, now: float) -> float:
     if age >= RAMP_SECONDS:
         return target.load
     return (target.load + 1) / max(RAMP_START, age / RAMP_SECONDS)
+
+
+def choose_decode_in(
+    lanes: Sequence[Lane], name: str, now: float, failed: tuple[Engine, ...], avoid: tuple[Engine, ...]
+) -> Target | None:
+    """A decode target of the lane in which the prompt was prefilled; one of ``avoid`` only if there is no other."""
+    for lane in lanes:
+        if lane.name == name:
+            return choose(lane.decodes, now, failed + avoid) or choose(lane.decodes, now, failed)
+    return None

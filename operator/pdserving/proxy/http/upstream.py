@@ -10,7 +10,8 @@ from typing import Final
 from pdserving.proxy.http.framing import MAX_HEAD, Body, FramingError, Head, choose_body
 
 IDLE_LIMIT: Final = 4.0
-"""vLLM's uvicorn closes a connection after 5 s without a request; ours must never race with that."""
+"""vLLM's uvicorn closes a connection after 5 s without a request. Ours must not race with that: a request that was
+cut may have been started, so it is never sent again from here."""
 JOIN_BELOW: Final = 32 * 1024
 """A copy is cheaper than a second buffer for the kernel up to about here."""
 
@@ -56,16 +57,13 @@ class Leg:
 
 
 class Connection(asyncio.Protocol):
-    __slots__ = ("_body", "_buffer", "_head", "_request", "answered", "endpoint", "idle_since", "leg", "transport")
+    __slots__ = ("_body", "_buffer", "_head", "endpoint", "idle_since", "leg", "transport")
 
     def __init__(self, endpoint: "Endpoint") -> None:
         self.endpoint = endpoint
         self.transport: asyncio.Transport | None = None
         self.leg: Leg | None = None
         self.idle_since = 0.0
-        self.answered = False
-        """Whether a byte of the current answer came; before that a reused connection may just have been too old."""
-        self._request: tuple[bytes, bytes] | None = None
         self._head: Head | None = None
         self._body: Body | None = None
         self._buffer = b""
@@ -73,10 +71,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
 
-    def start(self, head: bytes, body: bytes, leg: Leg, *, reused: bool) -> None:
+    def start(self, head: bytes, body: bytes, leg: Leg) -> None:
         self.leg, leg.connection = leg, self
-        self.answered = False
-        self._request = (head, body) if reused else None
         assert self.transport is not None  # noqa: S101 - made before it is used or idle
         if len(body) < JOIN_BELOW:
             self.transport.write(head + body)
@@ -112,7 +108,6 @@ class Connection(asyncio.Protocol):
             self._complete(leg, reusable=not surplus)
 
     def _receive_head(self, leg: Leg, data: bytes) -> bytes:
-        self.answered = True
         data = self._buffer + data if self._buffer else data
         end = data.find(b"\r\n\r\n")
         while end >= 0:
@@ -131,7 +126,7 @@ class Connection(asyncio.Protocol):
 
     def _complete(self, leg: Leg, *, reusable: bool) -> None:
         head, transport = self._head, self.transport
-        self.leg = self._body = self._head = self._request = None
+        self.leg = self._body = self._head = None
         leg.connection = None
         if reusable and head and head.keep_alive and transport and not transport.get_write_buffer_size():
             transport.resume_reading()
@@ -155,8 +150,6 @@ class Connection(asyncio.Protocol):
         leg.connection = None
         if self._body is not None and self._head is not None and self._head.length is None and not self._head.chunked:
             leg.ended()
-        elif self._request is not None and not self.answered:
-            self.endpoint.dial(*self._request, leg)
         else:
             leg.broken(RESET)
 
@@ -182,12 +175,9 @@ class Endpoint:
         while idle:
             connection = idle.pop()
             if connection.idle_since > fresh:
-                connection.start(head, body, leg, reused=True)
+                connection.start(head, body, leg)
                 return
             connection.drop()
-        self.dial(head, body, leg)
-
-    def dial(self, head: bytes, body: bytes, leg: Leg) -> None:
         task = self.loop.create_task(self._dial(head, body, leg))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -204,7 +194,7 @@ class Endpoint:
         if leg.cancelled:
             self.put_back(connection)
         else:
-            connection.start(head, body, leg, reused=False)
+            connection.start(head, body, leg)
 
     def put_back(self, connection: Connection) -> None:
         if self.closed:
