@@ -14,7 +14,7 @@ PREFIX = re.compile(
 )
 """``(EngineCore pid=27) ERROR 12-01 02:30:10 [core.py:900] ``, as vLLM 0.32 writes it."""
 EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*\.)?[A-Z]\w*(Error|Exception|Interrupt|Exit|Failure)\b(:|$)")
-USAGE = re.compile(r"^[\w ./-]*error: ")
+USAGE = re.compile(r"^[\w ./-]+: error: ")
 POINTERS = (
     "See root cause above",
     "See stack trace for root cause",
