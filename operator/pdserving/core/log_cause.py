@@ -8,10 +8,8 @@ that does not point elsewhere.
 import re
 from collections.abc import Iterator, Sequence
 
-PREFIX = re.compile(
-    r"^(\x1b\[[0-9;]*m)*(\([\w ,=-]+pid=\d+\)\s*)?(\x1b\[[0-9;]*m)*"
-    r"((DEBUG|INFO|WARNING|ERROR|CRITICAL) [\d-]+ [\d:.,]+ (\[[^\]]*\]\s?)?)?"
-)
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+PREFIX = re.compile(r"^(\([^)]*pid=\d+\)\s*)?((DEBUG|INFO|WARNING|ERROR|CRITICAL) [\d-]+ [\d:.,]+ (\[[^\]]*\]\s?)?)?")
 """``(EngineCore pid=27) ERROR 12-01 02:30:10 [core.py:900] ``, as vLLM 0.32 writes it."""
 EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*\.)?[A-Z]\w*(Error|Exception|Interrupt|Exit|Failure)\b(:|$)")
 USAGE = re.compile(r"^[\w ./-]+: error: ")
@@ -34,7 +32,7 @@ def find_cause(log: str) -> str | None:
 
 
 def _strip(line: str) -> str:
-    return PREFIX.sub("", line).rstrip()
+    return PREFIX.sub("", COLOUR.sub("", line)).rstrip()
 
 
 def _errors(lines: Sequence[str]) -> Iterator[str]:
