@@ -29,6 +29,8 @@ class Image:
     context: Path
     inputs: tuple[Path, ...]
     about: str
+    often: bool = False
+    """Whether its source changes all day: its layers are kept then, so that the next build takes seconds."""
 
     @property
     def tag(self) -> str:
@@ -54,6 +56,7 @@ IMAGES = {
             context=paths.ROOT,
             inputs=tuple(paths.ROOT / name for name in OPERATOR_INPUTS),
             about="operator and proxy",
+            often=True,
         ),
         Image(
             name="engine-cpu",
@@ -103,10 +106,12 @@ def _build(image: Image, archive: Path) -> None:
     ignore = image.dockerfile.with_name("Dockerfile.dockerignore")
     if ignore.exists():
         arguments += ["--ignorefile", str(ignore)]
-    build = ("bud", "--isolation", "chroot", "--pull-never", "--layers", *arguments)
+    build = ("bud", "--isolation", "chroot", "--pull-never", f"--layers={str(image.often).lower()}", *arguments)
     with cache.lock(f"build-{image.name}"):  # another content of the same image would take the tag in between
         _buildah(*build, "--tag", image.tag, "--file", image.dockerfile, image.context)
         _buildah("push", "--quiet", image.tag, f"docker-archive:{archive}:{image.tag}")
+        if not image.often:
+            _buildah("rmi", "--force", image.tag)
 
 
 def _forget_older(image: Image, newest: Path) -> None:

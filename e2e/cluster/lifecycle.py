@@ -36,6 +36,7 @@ def up(count: int = 1) -> None:
         raise ClusterError(f"--nodes: 1 to {MOST_NODES}, not {count}")
     binaries.ensure()
     packages.ensure(versions.DEBIAN_PACKAGES)
+    packages.ensure_unpacked(versions.UNPACKED_PACKAGES)
     with cache.lock("cluster"):
         if is_sound(count):
             console.say(f"the cluster is up: Kubernetes {versions.KUBERNETES}, {count} node(s)")
@@ -126,7 +127,7 @@ def _wait_for_nodes(started: list[Node]) -> None:
     wait_for(lambda: kubectl("get", *names), f"the kubelets (logs in {paths.LOGS})")
     for node in started:
         node.start(node_components.network_policies(node.plan))
-    kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
+    kubectl("wait", "--for=condition=Ready", "--timeout=120s", *names)
 
 
 def _down() -> None:

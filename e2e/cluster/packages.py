@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.cluster import cache, console, paths
-from e2e.cluster.shell import ClusterError, run
+from e2e.cluster.shell import ClusterError, run, search_path
 
 
 def missing(wanted: Mapping[str, str]) -> list[str]:
@@ -28,8 +28,26 @@ def ensure(wanted: Mapping[str, str]) -> None:
         run("apt-get", "install", "-yq", "--no-install-recommends", *packages, log=log, env=env)
 
 
+def ensure_unpacked(wanted: Mapping[str, str]) -> None:
+    """Have the programs of packages without installing these."""
+    packages = missing(wanted)
+    if not packages:
+        return
+    if not shutil.which("apt-get"):
+        raise ClusterError(f"missing: {' '.join(wanted)}; install it")
+    log = paths.CACHE / "logs" / "apt.log"
+
+    def unpack(target: Path) -> None:
+        run("apt-get", "update", "-q", log=log)
+        run("apt-get", "download", *packages, log=log, cwd=target)
+        for archive in target.glob("*.deb"):
+            run("dpkg-deb", "-x", archive, target, log=log)
+
+    with console.step(f"unpacking into the cache, not installing: {' '.join(packages)}"):
+        cache.ensure(paths.UNPACKED, unpack)
+
+
 def _present(program: str) -> bool:
     if program.startswith("/"):
         return Path(program).exists()
-    search = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    return shutil.which(program, path=search) is not None
+    return shutil.which(program, path=search_path()) is not None

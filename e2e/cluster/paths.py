@@ -18,6 +18,9 @@ CACHE = Path(
 BIN = CACHE / "bin" / versions.programs_key()
 """The cluster's programs, kubectl and helm included; it exists once they have been built."""
 
+UNPACKED = CACHE / "debian"
+"""Root of the Debian packages that are used without being installed."""
+
 RUN = CACHE / "run"
 KUBECONFIG = RUN / "admin.conf"
 """Admin credentials of the running cluster."""

@@ -1,9 +1,12 @@
 """Starting programs and waiting for them; a failure says what was run and shows the end of its output."""
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from e2e.cluster import paths
 
 
 class ClusterError(Exception):
@@ -12,7 +15,7 @@ class ClusterError(Exception):
 
 def run(*args: object, log: Path | None = None, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
     """Run a program to its end and return its output; with `log`, append it there and return its last lines."""
-    command = [str(arg) for arg in args]
+    command, env = [str(arg) for arg in args], dict(env or os.environ, PATH=search_path(env or os.environ))
     if log is None:
         done = subprocess.run(command, check=False, text=True, stdout=-1, stderr=subprocess.STDOUT, env=env, cwd=cwd)
         output = done.stdout
@@ -25,6 +28,11 @@ def run(*args: object, log: Path | None = None, env: Mapping[str, str] | None = 
         where = f" (all of it in {log})" if log else ""
         raise ClusterError(f"`{' '.join(command[:6])}` exited with {done.returncode}{where}:\n{output}")
     return output
+
+
+def search_path(env: Mapping[str, str] = os.environ) -> str:
+    """The caller's PATH, the places of administration that a user's PATH lacks, and what we unpacked ourselves."""
+    return f"{env.get('PATH', '')}:/usr/sbin:/sbin:{paths.UNPACKED / 'usr/bin'}"
 
 
 def tail(log: Path, lines: int) -> str:

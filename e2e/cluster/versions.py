@@ -43,7 +43,6 @@ TOOLS = (
 )
 
 DEBIAN_PACKAGES = {
-    "containerd": "containerd",
     "runc": "runc",
     "/usr/lib/cni/bridge": "containernetworking-plugins",
     "iptables": "iptables",
@@ -55,6 +54,9 @@ DEBIAN_PACKAGES = {
     "nsenter": "util-linux",
 }
 """What a node needs -> the package that has it; installed only where it is missing."""
+
+UNPACKED_PACKAGES = {"containerd": "containerd"}
+"""Used out of the cache: installing one would start a service of the machine, or replace another vendor's package."""
 
 BUILD_PACKAGES = {"gcc": "gcc", "/usr/include/stdio.h": "libc6-dev"}
 IMAGE_PACKAGES = {
