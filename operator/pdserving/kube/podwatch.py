@@ -11,9 +11,13 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import aiohttp
-from kubernetes.aio import client, config
+from kubernetes.aio.client.api_client import ApiClient
+
+from pdserving.kube.auth import load_configuration
+from pdserving.kube.kinds import PODS
 
 Pod = Mapping[str, Any]
 Publish = Callable[[Collection[Pod]], None]
@@ -21,6 +25,7 @@ Publish = Callable[[Collection[Pod]], None]
 WATCH_SECONDS: Final = 240
 """The server ends a watch after so long; a silent connection is given up a little later."""
 SILENCE_SECONDS: Final = WATCH_SECONDS + 30
+LIST_SECONDS: Final = 30
 BACKOFF_FIRST, BACKOFF_LAST = 0.2, 15.0
 
 logger = logging.getLogger(__name__)
@@ -32,10 +37,9 @@ class ExpiredError(Exception):
 
 async def watch_pods(namespace: str, selector: str, publish: Publish) -> None:
     """Never returns; publishes the full set of pods after each list and each change."""
-    await _load_config()
     watch = PodWatch(namespace, selector, publish)
     backoff = BACKOFF_FIRST
-    async with client.ApiClient() as api:
+    async with ApiClient(await load_configuration()) as api:
         while True:
             try:
                 await watch.list(api)
@@ -43,9 +47,10 @@ async def watch_pods(namespace: str, selector: str, publish: Publish) -> None:
                 await watch.follow(api)
             except ExpiredError:
                 continue
-            except (client.ApiException, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 delay = backoff * (0.5 + random.random())  # noqa: S311 - spreads reconnects
-                logger.warning("pods can't be watched; going on with those known", extra=_describe(error, delay))
+                reason = f"{type(error).__name__}: {error}"[:300]
+                logger.warning("pods can't be watched; going on with those known: %s; again in %.1f s", reason, delay)
                 await asyncio.sleep(delay)
                 backoff = min(backoff * 2, BACKOFF_LAST)
 
@@ -59,7 +64,7 @@ class PodWatch:
         self._version = ""
 
     async def list(self, api: Any) -> None:
-        response = await self._get(api, _request_timeout=30)
+        response = await self._get(api, LIST_SECONDS)
         async with contextlib.aclosing(_Closing(response)):
             answer = json.loads(await response.read())
         self._pods = {pod["metadata"]["name"]: pod for pod in answer["items"]}
@@ -69,14 +74,8 @@ class PodWatch:
     async def follow(self, api: Any) -> None:
         """Watch after watch, until one fails."""
         while True:
-            response = await self._get(
-                api,
-                watch=True,
-                resource_version=self._version,
-                allow_watch_bookmarks=True,
-                timeout_seconds=WATCH_SECONDS,
-                _request_timeout=SILENCE_SECONDS,
-            )
+            query = {"watch": "true", "resourceVersion": self._version, "allowWatchBookmarks": "true"}
+            response = await self._get(api, SILENCE_SECONDS, timeoutSeconds=str(WATCH_SECONDS), **query)
             async with contextlib.aclosing(_Closing(response)):
                 async for line in _lines(response.content):
                     self.apply(json.loads(line))
@@ -97,11 +96,14 @@ class PodWatch:
             self._pods[metadata["name"]] = item
         self._publish(self._pods.values())
 
-    async def _get(self, api: Any, **options: Any) -> Any:
-        pods = client.CoreV1Api(api)
-        answer = await pods.list_namespaced_pod(
-            self._namespace, label_selector=self._selector, _preload_content=False, **options
-        )
+    async def _get(self, api: Any, seconds: float, **query: str) -> aiohttp.ClientResponse:
+        """An answer whose body is not read yet: the generated methods read it to its end, and a watch has none."""
+        path, headers = PODS.path(self._namespace), {"Accept": "application/json"}
+        await api.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        url = f"{api.configuration.host}{path}?{urlencode({'labelSelector': self._selector, **query})}"
+        answer: aiohttp.ClientResponse = (
+            await api.rest_client.request("GET", url, headers, None, _request_timeout=seconds)
+        ).response
         if answer.status == 410:
             answer.close()
             raise ExpiredError
@@ -127,14 +129,3 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         for line in lines:
             if line:
                 yield line
-
-
-async def _load_config() -> None:
-    try:
-        config.load_incluster_config()
-    except config.ConfigException:
-        await config.load_kube_config()
-
-
-def _describe(error: Exception, delay: float) -> dict[str, object]:
-    return {"error": f"{type(error).__name__}: {error}"[:300], "retry_in": round(delay, 1)}
