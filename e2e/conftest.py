@@ -52,7 +52,8 @@ def release(target: Target) -> Release:
 def kubectl(target: Target) -> Iterator[Kubectl]:
     """kubectl in the suite's namespace, which enforces Pod Security `restricted`."""
     yield make_namespace(target.kubectl, NAMESPACE)
-    target.kubectl.delete("namespace", NAMESPACE, "--wait=false")
+    if not os.environ.get("PDSERVING_KEEP"):
+        target.kubectl.delete("namespace", NAMESPACE, "--wait=false")
 
 
 @pytest.fixture(scope="session")
