@@ -160,6 +160,8 @@ class Exchange:
         body = self.call.body
         if self.engine.role == "prefill":
             await self.prefill(body)
+        elif body.get("model") != "tiny":
+            await self.reject(404, "no such model")
         elif await self.load(body.get("kv_transfer_params")):
             await self.decode(body)
 
@@ -196,6 +198,14 @@ class Exchange:
         holder.held.remove(params["transfer_id"])
         self.engine.fetched.append(params["transfer_id"])
         return True
+
+    async def reject(self, code: int, message: str) -> None:
+        """A D that rejects a request has P free the blocks, whatever the reason."""
+        params = self.call.body.get("kv_transfer_params") or {}
+        holder = self.engine.fabric.holders.get(params.get("remote_engine_id"))
+        if self.engine.role == "decode" and holder is not None:
+            holder.held.discard(params["transfer_id"])
+        await self.send_error(code, message)
 
     async def decode(self, body: Json) -> None:
         words = self.words()
@@ -259,7 +269,7 @@ class Exchange:
 
 def status(code: int, message: str = "broken") -> Fault:
     async def fault(exchange: Exchange) -> None:
-        await exchange.send_error(code, message)
+        await exchange.reject(code, message)
 
     return fault
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.proxy import engine as faults
-from tests.proxy.conftest import Launch, chat_body, connect, events, post, until, words
+from tests.proxy.conftest import PATIENCE, Launch, chat_body, connect, events, post, until, words
 from tests.proxy.engine import Fault
 
 BROKEN_PREFILLS = {
@@ -335,6 +335,8 @@ async def test_blocks_that_no_decode_fetches_are_released(launch: Launch) -> Non
     proxy = await launch(decodes=3, max_retries=0)
     for each in proxy.decodes[1:]:
         await each.stop()
+    alive = proxy.decodes[0].port
+    await until(lambda: not any(each.endpoint.idle for each in proxy.app.pool.decodes if each.seen.port != alive))
     for _ in range(12):
         await proxy.chat()
     await until(lambda: not proxy.prefills[0].held)
@@ -399,7 +401,9 @@ async def test_failing_pair_is_quarantined_and_probed(launch: Launch) -> None:
     proxy = await launch(decodes=2)
     bad, good = proxy.decodes
     bad.always = faults.status(500)
-    await until_quarantined(proxy)
+    async with asyncio.timeout(PATIENCE):
+        while not any(pair["quarantined_for"] for pair in (await proxy.admin("/debug/pairs"))["pairs"]):
+            assert (await proxy.chat()).status_code == 200
     pairs = (await proxy.admin("/debug/pairs"))["pairs"]
     assert [(pair["decode"], pair["failures"]) for pair in pairs] == [(f"127.0.0.1:{bad.port}", 3)]
     before = len(bad.calls)
@@ -408,13 +412,9 @@ async def test_failing_pair_is_quarantined_and_probed(launch: Launch) -> None:
     assert len(bad.calls) == before
     bad.always = None
     proxy.skip(6)
-    while (await proxy.admin("/debug/pairs"))["pairs"]:
-        assert (await proxy.chat()).status_code == 200
-
-
-async def until_quarantined(proxy: object) -> None:
-    while not any(pair["quarantined_for"] for pair in (await proxy.admin("/debug/pairs"))["pairs"]):  # type: ignore[attr-defined]
-        assert (await proxy.chat()).status_code == 200  # type: ignore[attr-defined]
+    async with asyncio.timeout(PATIENCE):
+        while (await proxy.admin("/debug/pairs"))["pairs"]:
+            assert (await proxy.chat()).status_code == 200
 
 
 # ---- limits

@@ -66,8 +66,7 @@ def _run(args: argparse.Namespace) -> int:
         return 2
     names = [option[2:].replace("-", "_") for option, *_ in (*SECONDS, *COUNTS)]
     chosen = config.Config(on_prefill_failure=args.on_prefill_failure, **{name: getattr(args, name) for name in names})
-    uvloop.run(app.run(chosen, source, listen, admin))
-    return 0
+    return uvloop.run(app.run(chosen, source, listen, admin))
 
 
 def _read_source(args: argparse.Namespace) -> "Source":

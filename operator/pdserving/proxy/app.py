@@ -57,6 +57,9 @@ class App:
         self._discovery = source.discover(self.pool, config)
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self.ending = asyncio.Event()
+        """Set by a signal, or because a part of the proxy failed."""
+        self.failed = False
 
     async def start(self, listen: Address, admin: Address) -> tuple[Address, Address]:
         """Returns the addresses that were bound; port 0 means any."""
@@ -64,11 +67,17 @@ class App:
         self.wheel.run(loop)
         self._tasks = [loop.create_task(self._discovery.run()), loop.create_task(self.gateway.epochs.run())]
         for task in self._tasks:
-            task.add_done_callback(_complain)
+            task.add_done_callback(self._part_ended)
         main = await loop.create_server(lambda: ClientEdge(self.gateway), listen.host, listen.port, backlog=BACKLOG)
         side = await loop.create_server(lambda: ClientEdge(self.admin), admin.host, admin.port)
         self._servers = [main, side]
         return _bound(main), _bound(side)
+
+    def _part_ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled():
+            logger.critical("a part of the proxy ended", exc_info=task.exception())
+            self.failed = True
+            self.ending.set()
 
     async def stop(self) -> None:
         """Readiness goes off, no new connections; running requests have until the drain timeout."""
@@ -92,32 +101,26 @@ class App:
             edge.close()
         self.wheel.stop()
         for task in self._tasks:
-            task.remove_done_callback(_complain)
+            task.remove_done_callback(self._part_ended)
             task.cancel()
         self.pool.update([])
 
 
-async def run(config: Config, source: Source, listen: Address, admin: Address) -> None:
-    """Serve until SIGTERM or SIGINT, then drain."""
-    app, stopping = App(config, source), asyncio.Event()
-    loop = asyncio.get_running_loop()
+async def run(config: Config, source: Source, listen: Address, admin: Address) -> int:
+    """Serve until SIGTERM or SIGINT, then drain; returns the exit status."""
+    app, loop = App(config, source), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, app.ending.set)
     await app.start(listen, admin)
     gc.collect()
     gc.freeze()
     logger.info("proxy listens", extra={"address": f"{listen.host}:{listen.port}"})
-    await stopping.wait()
+    await app.ending.wait()
     logger.info("proxy drains", extra={"in_flight": app.gateway.in_flight})
     await app.stop()
+    return int(app.failed)
 
 
 def _bound(server: asyncio.Server) -> Address:
     host, port, *_ = server.sockets[0].getsockname()
     return Address(host, port)
-
-
-def _complain(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled():
-        logger.critical("a part of the proxy ended", exc_info=task.exception())
-        signal.raise_signal(signal.SIGTERM)

@@ -1,27 +1,30 @@
 """One timer wheel for every wait in the proxy.
 
 `asyncio.timeout` or `call_later` for each wait of each request would cost more than the request. Here one tick every
-100 ms looks at the deadlines that are due. Moving a deadline later, the usual case (each chunk of a stream does it),
-only writes its time: the wheel notices when the old time comes.
+100 ms looks at the deadlines that are due. Moving a deadline later, the usual case (each chunk of a stream and most
+steps of a request do it), only writes its time: the wheel notices when the old time comes.
 """
 
 import asyncio
 from collections.abc import Callable
 
 TICK = 0.1
+NEVER = float("inf")
 
 
 class Deadline:
     """One wait that can be moved. ``action`` is called once, after `at` has passed."""
 
-    __slots__ = ("action", "at", "slot")
+    __slots__ = ("action", "at", "slot", "tick")
 
     def __init__(self, action: Callable[[], None]) -> None:
         self.action = action
-        self.at = 0.0
-        """Loop time; may be moved later by assignment."""
+        self.at = NEVER
+        """Loop time; may be moved later by assignment while armed."""
         self.slot: set[Deadline] | None = None
         """Where the wheel keeps it."""
+        self.tick = NEVER
+        """When the wheel looks at it next, never later than `at` asks for."""
 
 
 class Wheel:
@@ -33,15 +36,20 @@ class Wheel:
 
     def arm(self, deadline: Deadline, at: float) -> None:
         """Fire ``deadline`` at ``at``, whatever it was armed for before."""
-        self.cancel(deadline)
         deadline.at = at
-        self._put(deadline)
+        if at < (deadline.tick - 1) * TICK:
+            self._take_out(deadline)
+            self._put(deadline)
 
     def cancel(self, deadline: Deadline) -> None:
-        slot = deadline.slot
-        if slot is not None:
-            slot.discard(deadline)
-            deadline.slot = None
+        """Forget it: the wheel no longer keeps its owner alive."""
+        deadline.at = NEVER
+        self._take_out(deadline)
+
+    def _take_out(self, deadline: Deadline) -> None:
+        if deadline.slot is not None:
+            deadline.slot.discard(deadline)
+        deadline.slot, deadline.tick = None, NEVER
 
     def _put(self, deadline: Deadline) -> None:
         tick = max(int(deadline.at / TICK) + 1, self._last + 1)
@@ -49,7 +57,7 @@ class Wheel:
         if slot is None:
             slot = self._slots[tick] = set()
         slot.add(deadline)
-        deadline.slot = slot
+        deadline.slot, deadline.tick = slot, tick
 
     def advance(self) -> None:
         """Fire what is due; put what was moved where it belongs now."""
@@ -60,7 +68,7 @@ class Wheel:
         for slot in due:
             while slot:
                 deadline = slot.pop()
-                deadline.slot = None
+                deadline.slot, deadline.tick = None, NEVER
                 if deadline.at > now:
                     self._put(deadline)
                 else:

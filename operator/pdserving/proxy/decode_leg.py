@@ -33,8 +33,7 @@ class DecodeLeg(Leg):
     __slots__ = ("_relaying", "_rest", "_size", "_whole", "head", "session", "stream", "target", "tokens")
 
     def __init__(self, session: "Listener", target: Target, tokens: int) -> None:
-        self.connection = None
-        self.cancelled = False
+        super().__init__()
         self.session = session
         self.target = target
         self.tokens = tokens

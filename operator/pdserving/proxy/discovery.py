@@ -40,10 +40,8 @@ class StaticDiscovery:
 
     async def run(self) -> None:
         self._publish()
-        decodes = self._pool.decodes
-        async with asyncio.TaskGroup() as group:
-            for engine in decodes:
-                group.create_task(self._check_forever(engine.seen.identity))
+        decodes = [engine.seen.identity for engine in self._pool.decodes]
+        await asyncio.gather(asyncio.Event().wait(), *map(self._check_forever, decodes))
 
     async def _check_forever(self, identity: tuple[str, str, str, str, int]) -> None:
         endpoint = self._pool.engines[identity].endpoint

@@ -1,11 +1,15 @@
 """Engine ids, read from each prefill pod's own bootstrap server.
 
-An engine id is good for one start of one P. A stale one makes D wait for the abort timeout, so it is read every two
-seconds, at once after a change in discovery or any failure that could mean a restart, and dropped as soon as the
-server refuses the connection (the process is gone) or shows another one.
+An engine id is good for one start of one P. A stale one makes D wait for more than the abort timeout, so it is read
+every two seconds, at once after a change in discovery or any failure that could mean a restart, and dropped as soon as
+the server refuses the connection (the process is gone) or shows another one.
+
+That leaves the moments between a restart and the next reading. They are closed by order: an id counts for an answer of
+P only if it was read after the connection was made on which the answer came. Each new connection causes a reading.
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -84,6 +88,7 @@ class EpochReader:
             del self._wake[engine]
         for engine in engines - set(self._tasks):
             self._wake[engine] = asyncio.Event()
+            engine.endpoint.dialed = partial(self.recheck, engine)
             self._tasks[engine] = asyncio.create_task(self._read_forever(engine))
         for engine in engines:
             if engine.epoch is None:
@@ -93,7 +98,7 @@ class EpochReader:
         wake, unanswered = self._wake[engine], 0
         while True:
             wake.clear()
-            incarnation = engine.seen.incarnation
+            incarnation, asked = engine.seen.incarnation, engine.bootstrap.clock()
             try:
                 body = await fetch(engine.bootstrap, b"/query", timeout=self._interval)
                 epoch = parse_query(body, engine.seen.ranks)
@@ -104,7 +109,7 @@ class EpochReader:
             else:
                 unanswered = 0
                 if incarnation == engine.seen.incarnation:
-                    self._pool.set_epoch(engine, epoch)
+                    self._pool.set_epoch(engine, epoch, asked)
             known = engine.epoch is not None and engine.epoch.complete
             try:
                 await asyncio.wait_for(wake.wait(), self._interval if known else RETRY_INTERVAL)
@@ -112,7 +117,7 @@ class EpochReader:
                 continue
 
     def _failed(self, engine: Engine, error: str, *, final: bool) -> None:
-        engine.bootstrap_error = error
-        if final and engine.epoch is not None:
-            engine.epoch, engine.targets = None, []
-            self._pool.rebuild()
+        if final:
+            self._pool.drop_epoch(engine, error)
+        else:
+            engine.bootstrap_error = error

@@ -5,7 +5,7 @@ same lane (engines of different lanes can't exchange KV cache). It is rebuilt wh
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,8 @@ class Engine:
         "seen",
         "sidelined",
         "targets",
+        "verified",
+        "waiting",
     )
 
     def __init__(self, seen: Sighting, loop: asyncio.AbstractEventLoop, connect_timeout: float) -> None:
@@ -69,6 +71,10 @@ class Engine:
         self.bootstrap = Endpoint(seen.host, seen.bootstrap_port, loop, connect_timeout)
         self.epoch: Epoch | None = None
         self.bootstrap_error: str | None = None
+        self.verified = 0.0
+        """When the bootstrap server was asked that gave the current epoch."""
+        self.waiting: list[Callable[[], None]] = []
+        """Requests that go on when the epoch was read again, or dropped."""
         self.in_flight = 0
         self.targets: list[Target] = [] if seen.role == labels.PREFILL else [Target(self, 0, "")]
         self.gone = False
@@ -78,6 +84,11 @@ class Engine:
     @property
     def bootstrap_url(self) -> str:
         return f"http://{self.bootstrap.authority.decode()}"
+
+    def wake(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for go_on in waiting:
+            go_on()
 
 
 class Target:
@@ -142,19 +153,26 @@ class Pool:
     def _refresh(self, engine: Engine, sighting: Sighting) -> None:
         if sighting.incarnation != engine.seen.incarnation:
             self.drop_epoch(engine, "the engine was restarted")
+            self.changed.set()
         if sighting.ready and not engine.seen.ready and sighting.role == labels.DECODE:
             engine.targets[0].since = self._loop.time()
         engine.seen = sighting
 
     def _remove(self, engine: Engine) -> None:
         engine.gone = True
+        engine.wake()
         engine.endpoint.close()
         engine.bootstrap.close()
 
-    def set_epoch(self, engine: Engine, epoch: Epoch) -> None:
+    def set_epoch(self, engine: Engine, epoch: Epoch, asked: float) -> None:
+        """``asked``: when the question was sent."""
         engine.bootstrap_error = None
-        if epoch == engine.epoch:
-            return
+        engine.verified = asked
+        if epoch != engine.epoch:
+            self._replace_epoch(engine, epoch)
+        engine.wake()
+
+    def _replace_epoch(self, engine: Engine, epoch: Epoch) -> None:
         engine.epoch = epoch
         now, many = self._loop.time(), len(epoch.engine_ids) > 1
         engine.targets = [
@@ -166,10 +184,10 @@ class Pool:
     def drop_epoch(self, engine: Engine, error: str) -> None:
         """Never use the engine ids known so far again, unless its bootstrap server repeats them."""
         engine.bootstrap_error = error
-        if engine.seen.role == labels.PREFILL:
+        if engine.seen.role == labels.PREFILL and engine.epoch is not None:
             engine.epoch, engine.targets = None, []
             self.rebuild()
-        self.changed.set()
+        engine.wake()
 
     def rebuild(self) -> None:
         lanes: dict[str, Lane] = {}

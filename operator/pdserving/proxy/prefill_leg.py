@@ -68,8 +68,7 @@ class PrefillLeg(Leg):
     __slots__ = ("_chunked", "_parts", "_size", "session", "status", "target", "tokens")
 
     def __init__(self, session: "Session", target: Target, tokens: int) -> None:
-        self.connection = None
-        self.cancelled = False
+        super().__init__()
         self.session = session
         self.target = target
         self.tokens = tokens
@@ -99,7 +98,7 @@ class PrefillLeg(Leg):
         if self._chunked:
             body = dechunk(body)
         self.target.leave(self.tokens)
-        self.session.prefill_answered(self.status, body)
+        self.session.prefill_answered(self, body)
 
     def broken(self, cause: str) -> None:
         self.target.leave(self.tokens)

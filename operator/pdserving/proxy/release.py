@@ -12,6 +12,8 @@ Never for a transfer that a D may already have seen: a pull for an unknown id oc
 whole abort timeout.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,7 +21,7 @@ import msgspec
 from pdserving.proxy.deadlines import Deadline
 from pdserving.proxy.decode_leg import DecodeLeg
 from pdserving.proxy.http.framing import Head
-from pdserving.proxy.http.upstream import Leg
+from pdserving.proxy.http.upstream import CONNECT, Leg
 from pdserving.proxy.pool import Engine
 from pdserving.proxy.rewrite import Transfer, build_decode_params
 from pdserving.proxy.routing import choose_decode_in
@@ -47,15 +49,18 @@ def release(gateway: "Gateway", transfer: Transfer, lane: str, failed: tuple[Eng
     endpoint = target.engine.endpoint
     body = msgspec.json.encode({**REJECTED, "kv_transfer_params": build_decode_params(transfer)})
     head = b"POST /v1/completions HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    endpoint.send(head % (endpoint.authority, len(body)), body, _Release(gateway))
+    again = partial(release, gateway, transfer, lane, (*failed, target.engine))
+    endpoint.send(head % (endpoint.authority, len(body)), body, _Release(gateway, target.engine, again))
 
 
 class _Release(Leg):
-    __slots__ = ("_gateway", "_status")
+    __slots__ = ("_again", "_engine", "_gateway", "_status")
 
-    def __init__(self, gateway: "Gateway") -> None:
+    def __init__(self, gateway: "Gateway", engine: Engine, again: Callable[[], None]) -> None:
         super().__init__()
         self._gateway = gateway
+        self._engine = engine
+        self._again = again
         self._status = 0
 
     def received_head(self, head: Head) -> None:
@@ -68,7 +73,11 @@ class _Release(Leg):
         self._gateway.metrics.releases.add("done" if 400 <= self._status < 500 else f"status {self._status}")
 
     def broken(self, cause: str) -> None:
-        self._gateway.metrics.releases.add(cause)
+        self._gateway.leg_failed(self._engine, cause)
+        if cause == CONNECT:
+            self._again()
+        else:
+            self._gateway.metrics.releases.add(cause)
 
 
 class Orphan:

@@ -81,8 +81,9 @@ class Session(Answering):
         self._wait(now, gateway.config.prefill_timeout)
         target.engine.endpoint.send(self._head(target, len(body), target.header), body, leg)
 
-    def prefill_answered(self, status: int, body: bytes) -> None:
+    def prefill_answered(self, leg: PrefillLeg, body: bytes) -> None:
         self._leg = None
+        status = leg.status
         now = self._gateway.wheel.clock()
         self._prefill_ms = (now - self._asked) * 1e3
         if status >= 500 or status in RETRYABLE:
@@ -98,7 +99,19 @@ class Session(Answering):
             return
         self._tokens = answer.prompt_tokens or self._tokens
         self._cached = answer.cached_tokens
-        self._ask_decode()
+        if leg.established > leg.target.engine.verified:
+            self._confirm(leg.target.engine)
+        else:
+            self._ask_decode()
+
+    def _confirm(self, engine: Engine) -> None:
+        """P answered on a connection younger than its engine id; go on when the id was read again."""
+        engine.waiting.append(self._confirmed)
+        self._gateway.epochs.recheck(engine)
+
+    def _confirmed(self) -> None:
+        if not self._done:
+            self._ask_decode()
 
     def prefill_failed(self, cause: str) -> None:
         self._leg = None
@@ -234,6 +247,8 @@ class Session(Answering):
         if isinstance(leg, DecodeLeg) and self._transfer and not self._sent and now - self._asked < LINGER:
             self._leg = None
             Orphan(self._gateway, leg, self._asked + LINGER)
+        elif leg is None:
+            self._release()
         self._finish("client_left", keep_alive=False)
 
     def expired(self) -> None:
@@ -241,7 +256,7 @@ class Session(Answering):
         self._drop_leg()
         if self._gateway.wheel.clock() >= self._ends_at:
             self._run_out("the request's time limit was reached")
-        elif isinstance(leg, PrefillLeg):
+        elif leg is None or isinstance(leg, PrefillLeg):
             self.prefill_failed(TIMEOUT)
         elif self._sent and not self._edge.writable:
             self._edge.transport.abort()

@@ -206,7 +206,7 @@ class ClientEdge(asyncio.Protocol):
         """The answer is complete: take the next request, or close."""
         self.exchange = None
         self._busy = False
-        if not keep_alive:
+        if not keep_alive or self.server.draining:
             self.close()
         elif self._queue:
             self._serve_queued()
@@ -231,7 +231,6 @@ class ClientEdge(asyncio.Protocol):
         if self.transport.is_closing():
             return
         self._busy = True
-        self.server.wheel.cancel(self.deadline)
         self.server.serve(self, request)
 
     def _serve_queued(self) -> None:

@@ -22,11 +22,13 @@ CONNECT, RESET, MALFORMED = "connect", "reset", "malformed"
 class Leg:
     """One exchange with one engine. Subclasses get the answer; `broken` or `ended` comes once, unless cancelled."""
 
-    __slots__ = ("cancelled", "connection")
+    __slots__ = ("cancelled", "connection", "established")
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
         self.cancelled = False
+        self.established = 0.0
+        """When the connection was made: the process that answers has lived since then."""
 
     def received_head(self, head: Head) -> None:
         raise NotImplementedError
@@ -57,13 +59,13 @@ class Leg:
 
 
 class Connection(asyncio.Protocol):
-    __slots__ = ("_body", "_buffer", "_head", "endpoint", "idle_since", "leg", "transport")
+    __slots__ = ("_body", "_buffer", "_head", "endpoint", "established", "idle_since", "leg", "transport")
 
     def __init__(self, endpoint: "Endpoint") -> None:
         self.endpoint = endpoint
         self.transport: asyncio.Transport | None = None
         self.leg: Leg | None = None
-        self.idle_since = 0.0
+        self.established = self.idle_since = endpoint.clock()
         self._head: Head | None = None
         self._body: Body | None = None
         self._buffer = b""
@@ -73,6 +75,7 @@ class Connection(asyncio.Protocol):
 
     def start(self, head: bytes, body: bytes, leg: Leg) -> None:
         self.leg, leg.connection = leg, self
+        leg.established = self.established
         assert self.transport is not None  # noqa: S101 - made before it is used or idle
         if len(body) < JOIN_BELOW:
             self.transport.write(head + body)
@@ -157,7 +160,19 @@ class Connection(asyncio.Protocol):
 class Endpoint:
     """One engine's address: its idle connections (last in, first out) and how to make more."""
 
-    __slots__ = ("_clock", "_connect_timeout", "_tasks", "authority", "closed", "host", "idle", "loop", "open", "port")
+    __slots__ = (
+        "_connect_timeout",
+        "_tasks",
+        "authority",
+        "clock",
+        "closed",
+        "dialed",
+        "host",
+        "idle",
+        "loop",
+        "open",
+        "port",
+    )
 
     def __init__(self, host: str, port: int, loop: asyncio.AbstractEventLoop, connect_timeout: float) -> None:
         self.host, self.port, self.loop = host, port, loop
@@ -165,13 +180,15 @@ class Endpoint:
         self.idle: list[Connection] = []
         self.open = 0
         self.closed = False
-        self._clock: Callable[[], float] = loop.time
+        self.clock: Callable[[], float] = loop.time
+        self.dialed: Callable[[], None] | None = None
+        """Called for each new connection."""
         self._connect_timeout = connect_timeout
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, head: bytes, body: bytes, leg: Leg) -> None:
         """Begin an exchange; the leg is called back, never from within this call."""
-        idle, fresh = self.idle, self._clock() - IDLE_LIMIT
+        idle, fresh = self.idle, self.clock() - IDLE_LIMIT
         while idle:
             connection = idle.pop()
             if connection.idle_since > fresh:
@@ -191,6 +208,8 @@ class Endpoint:
                 leg.broken(CONNECT)
             return
         self.open += 1
+        if self.dialed is not None:
+            self.dialed()
         if leg.cancelled:
             self.put_back(connection)
         else:
@@ -200,7 +219,7 @@ class Endpoint:
         if self.closed:
             connection.drop()
             return
-        connection.idle_since = self._clock()
+        connection.idle_since = self.clock()
         self.idle.append(connection)
 
     def forget(self, connection: Connection) -> None:
