@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from pdserving.api.crd import build_crd
 from pdserving.cli.crd import render_crd
+from pdserving.cli.main import main
 
 CHECKED_IN = Path(__file__).parents[2] / "crds" / "pdserving.dev_pdservinggroups.yaml"
 
@@ -18,3 +20,10 @@ def test_the_text_is_the_object_without_anchors() -> None:
     text = render_crd()
     assert yaml.safe_load(text) == build_crd()
     assert "&id" not in text
+
+
+def test_the_command_prints_it_and_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["crd"])
+    assert end.value.code in (None, 0)
+    assert capsys.readouterr().out == render_crd()

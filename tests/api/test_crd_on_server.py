@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.paths import program
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +18,6 @@ SAMPLES = Path(__file__).parent / "samples"
 VALID = sorted([*(SAMPLES / "valid").glob("*.yaml"), *ROOT.glob("examples/*/pdgroup.yaml")])
 INVALID = sorted((SAMPLES / "invalid").glob("*.yaml"))
 GOLDEN = sorted((ROOT / "tests/core/golden").glob("*/objects.yaml"))
-CRD = ROOT / "crds/pdserving.dev_pdservinggroups.yaml"
 Answer = subprocess.CompletedProcess[str]
 
 pytestmark = pytest.mark.api
@@ -34,11 +34,9 @@ class Kubectl:
 
 
 @pytest.fixture(scope="module")
-def kubectl(api_server: Path) -> Kubectl:
-    kubectl = Kubectl(api_server)
-    applied = kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRD))
-    assert applied.returncode == 0, applied.stderr
-    kubectl("wait", "--for=condition=Established", "-f", str(CRD), "--timeout=30s")
+def kubectl(api_server: ControlPlane) -> Kubectl:
+    """The server has the checked-in CRD already; objects of the golden files lie in a namespace of their own."""
+    kubectl = Kubectl(api_server.kubeconfig)
     kubectl("create", "namespace", "serving")
     return kubectl
 

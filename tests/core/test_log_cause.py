@@ -20,7 +20,7 @@ LOGS = Path(__file__).parent / "logs"
         ),
         (
             "too-long",
-            "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: Value error, User-specified",
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: Value error, ",
         ),
     ],
 )

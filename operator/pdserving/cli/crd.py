@@ -19,6 +19,10 @@ def _run(_: argparse.Namespace) -> None:
     sys.stdout.write(render_crd())
 
 
+def run(_: argparse.Namespace) -> None:
+    sys.stdout.write(render_crd())
+
+
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
         """A repeated part of a schema is written out again: anchors are hard to read in a diff."""
