@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     up = commands.add_parser("up")
-    up.add_argument("--nodes", type=int, default=1)
+    up.add_argument("--nodes", type=int, help="default: what runs, or 1")
     up.add_argument("--bare", action="store_true", help="build and load no images")
     up.set_defaults(run=_up)
     commands.add_parser("down").set_defaults(run=lambda _: lifecycle.down())

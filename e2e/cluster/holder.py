@@ -50,6 +50,8 @@ class Holder:
 
     def runs(self, pid: int) -> bool:
         """Whether `pid`, numbered as inside, runs; one that has ended and is not yet buried has no command line."""
+        if self.outer is None:
+            return False
         command = Path(f"/proc/{self.pid}/root/proc/{pid}/cmdline")
         return command.exists() and bool(command.read_bytes())
 

@@ -30,23 +30,23 @@ RECORD = paths.RUN / "cluster.json"
 DECIDING_MODULES = ("components", "node_components", "topology", "node", "network", "cgroups")
 
 
-def up(count: int = 1) -> None:
-    """Have a cluster of `count` nodes run: the one that runs if it is sound and the same, else a new one."""
-    if not 1 <= count <= MOST_NODES:
+def up(count: int | None = None) -> None:
+    """Have a cluster run: the one that runs if it is sound and has `count` nodes (None: any), else a new one."""
+    if count is not None and not 1 <= count <= MOST_NODES:
         raise ClusterError(f"--nodes: 1 to {MOST_NODES}, not {count}")
     binaries.ensure()
     packages.ensure(versions.DEBIAN_PACKAGES)
     packages.ensure_unpacked(versions.UNPACKED_PACKAGES)
     with cache.lock("cluster"):
         if is_sound(count):
-            console.say(f"the cluster is up: Kubernetes {versions.KUBERNETES}, {count} node(s)")
+            console.say(f"the cluster is up: Kubernetes {versions.KUBERNETES}, {len(nodes())} node(s)")
             return
         if paths.RUN.exists():
             console.say("what runs is another version or not sound: replacing it")
             _down()
         network.refuse_conflicts()
-        with console.step(f"starting Kubernetes {versions.KUBERNETES}, {count} node(s)"):
-            _start(count)
+        with console.step(f"starting Kubernetes {versions.KUBERNETES}, {count or 1} node(s)"):
+            _start(count or 1)
 
 
 def down() -> None:
@@ -80,10 +80,12 @@ def kubectl(*args: object) -> str:
 
 
 def _answers() -> bool:
+    """Patient, because what does not answer is replaced, and a busy machine is not a broken cluster."""
     try:
-        return control_plane.is_ready(LAYOUT)
-    except OSError:
+        wait_for(lambda: control_plane.is_ready(LAYOUT), "the API server", seconds=30)
+    except ClusterError:
         return False
+    return True
 
 
 def _identity(count: int) -> dict[str, object]:
