@@ -29,6 +29,7 @@ def test_same(desired: dict[str, Any], live: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("desired", "live"),
     [
+        ({"selector": {"app": "a"}}, {"selector": {"app": "a", "more": "x"}}),
         ({"a": 1}, {}),
         ({"a": 1}, {"a": 2}),
         ({"a": {"b": 1}}, {"a": "b"}),

@@ -1,7 +1,7 @@
 """Act on a plan: apply and delete, object by object; what fails is reported and stops no other object.
 
-An object that is not known as ours is applied without force: if it is new, nobody owns its fields; if it exists and is
-somebody else's, the API server refuses instead of giving it to us.
+An object that is not known as ours may only be created: a Service or ServiceAccount of somebody else that has the name
+by chance must not become part of the group, and end with it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pdserving.controller.cache import is_controlled_by
+from pdserving.api.labels import GROUP_LABEL
+from pdserving.controller.cache import find_controller
 from pdserving.core.actions import ApplyFailure, ObjectRef, Plan
 from pdserving.kube.client import Kube, Manifest
 from pdserving.kube.errors import ConflictError, KubeError, NotFoundError, UnreachableError
@@ -54,22 +55,21 @@ class Actor:
         return self._on_answer(kind_of(manifest), await self._send(manifest, ours))
 
     async def _send(self, manifest: Manifest, ours: Names, *, dry_run: bool = False) -> Manifest:
-        force = (manifest["kind"], manifest["metadata"]["name"]) in ours
-        try:
-            return await self._client.apply(manifest, force=force, dry_run=dry_run)
-        except ConflictError as conflict:
-            if not await self._is_ours(manifest):
-                text = "exists already and is not part of this group; delete it, or give the group another name"
-                raise ConflictError(text, reason="AlreadyExists", status=409) from conflict
-        return await self._client.apply(manifest, force=True, dry_run=dry_run)
+        if (manifest["kind"], manifest["metadata"]["name"]) not in ours:
+            try:
+                return await self._client.apply(manifest, only_new=True, dry_run=dry_run)
+            except ConflictError as conflict:
+                if not await self._is_ours(manifest):
+                    text = "exists already and is not part of this group; delete it, or give the group another name"
+                    raise ConflictError(text, reason="AlreadyExists", status=409) from conflict
+        return await self._client.apply(manifest, dry_run=dry_run)
 
     async def _is_ours(self, manifest: Manifest) -> bool:
-        """Looked up by name, for the case that it has lost the label by which we watch."""
+        """Looked up by name: it may have lost the label by which we watch, or its owner in a restored backup."""
         metadata = manifest["metadata"]
-        owner = metadata["ownerReferences"][0]["uid"]
         query = f"metadata.name={metadata['name']}"
         found = await self._client.list(kind_of(manifest), metadata["namespace"], fields=query)
-        return all(is_controlled_by(live, owner) for live in found.items)
+        return all(_may_take(live, manifest) for live in found.items)
 
     async def _delete(self, ref: ObjectRef) -> bool:
         try:
@@ -90,3 +90,11 @@ async def _run(steps: Iterable[tuple[ObjectRef, Step]]) -> Outcome:
             if isinstance(error, UnreachableError):
                 break  # the others would only wait for their deadlines
     return Outcome(changed, tuple(failures))
+
+
+def _may_take(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """What our group controls, or what carries its label and nobody controls."""
+    if find_controller(live):
+        return find_controller(live) == find_controller(wanted)
+    labels = live["metadata"].get("labels") or {}
+    return bool(labels.get(GROUP_LABEL) == wanted["metadata"]["labels"][GROUP_LABEL])

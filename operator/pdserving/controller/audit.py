@@ -6,6 +6,7 @@ all of them suspect, and every period they are compared anyway: one LIST a kind,
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -83,10 +84,9 @@ class Audit:
     async def _wait(self) -> None:
         """Until a listing is over or the period has passed."""
         period = self._period * random.uniform(0.9, 1.1)  # noqa: S311 - not for secrets
-        try:
-            await asyncio.wait_for(self._suspected.wait(), period)
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(period):
+                await self._suspected.wait()
         while self._suspected.is_set():
             self._suspected.clear()
             await asyncio.sleep(QUIET)

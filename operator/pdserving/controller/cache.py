@@ -97,7 +97,7 @@ class Cache:
     def owned(self, key: Key, uid: str) -> tuple[Manifest, ...]:
         """Objects that the group with this uid controls, without what an earlier one of the same name has left."""
         plurals = {kind.plural for kind in OWNED}
-        return tuple(m for id_, m in self._members_of(key) if id_.plural in plurals and is_controlled_by(m, uid))
+        return tuple(m for id_, m in self._members_of(key) if id_.plural in plurals and find_controller(m) == uid)
 
     def pods(self, key: Key) -> tuple[Manifest, ...]:
         return tuple(manifest for id_, manifest in self._members_of(key) if id_.plural == PODS.plural)
@@ -128,9 +128,10 @@ class Cache:
             self._ended.popitem(last=False)
 
 
-def is_controlled_by(manifest: Manifest, uid: str) -> bool:
+def find_controller(manifest: Manifest) -> str | None:
+    """The uid of the controlling owner."""
     owners = manifest["metadata"].get("ownerReferences") or ()
-    return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
+    return next((owner.get("uid") for owner in owners if owner.get("controller")), None)
 
 
 def _find_key(kind: Kind, manifest: Manifest) -> Key | None:

@@ -6,6 +6,7 @@ exponentially, with jitter so that they do not come back together.
 """
 
 import asyncio
+import contextlib
 import heapq
 import random
 from collections.abc import Callable, Hashable
@@ -67,10 +68,9 @@ class WorkQueue(Generic[K]):
             if key is not None:
                 return key
             self._changed.clear()
-            try:
-                await asyncio.wait_for(self._changed.wait(), wait)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
 
     def done(self, key: K) -> None:
         del self._active[key]

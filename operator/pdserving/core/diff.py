@@ -16,6 +16,8 @@ from pdserving.core.template import MERGE_KEYS
 
 QUANTITIES = frozenset(("requests", "limits"))
 QUANTITY_FIELDS = frozenset(("sizeLimit", "storage", "divisor"))
+ATOMIC = frozenset(("selector", "podSelector", "namespaceSelector", "matchLabels", "nodeSelector"))
+"""Maps that have one owner as a whole: an entry that somebody adds changes what ours select."""
 
 
 def stamp(desired: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,6 +43,8 @@ def is_subset(desired: Any, live: Any, field: str = "", parent: str = "") -> boo
     """Whether everything that we set is in the live value; the API server may drop what is empty."""
     if not desired and live is None:
         return True
+    if field in ATOMIC:
+        return bool(desired == live)
     if isinstance(desired, dict):
         return isinstance(live, dict) and all(
             is_subset(value, live.get(key), key, field) for key, value in desired.items()

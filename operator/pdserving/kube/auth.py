@@ -36,7 +36,7 @@ async def load_configuration() -> Any:
         if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
             load_incluster_config(client_configuration=configuration)
         else:
-            await load_kube_config(client_configuration=configuration)
+            await load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=configuration)
     except (ConfigException, OSError) as error:
         raise NoCredentialsError(f"no way to the API server: {error}; run in a pod or set KUBECONFIG") from error
     return configuration

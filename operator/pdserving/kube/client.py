@@ -29,6 +29,9 @@ DEADLINE: Final = 15.0
 """Seconds for one request, reading included."""
 PAGE: Final = 500
 LOG_BYTES: Final = 64 * 1024
+NEVER: Final = "1"
+"""A resource version that no object has (etcd counts its first write as 2): the API server takes an apply that names it
+as a creation, and refuses it as outdated if the object exists (watched on Kubernetes 1.36)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,11 @@ class Kube(Protocol):
         """Objects of a namespace, or of the cluster with None; each has its apiVersion and kind."""
         ...
 
-    async def apply(self, manifest: Manifest, *, force: bool, dry_run: bool = False) -> Manifest:
-        """Server-side apply as the operator. Without `force`, a field that another manager owns is a conflict."""
+    async def apply(self, manifest: Manifest, *, only_new: bool = False, dry_run: bool = False) -> Manifest:
+        """Server-side apply as the operator, who takes the fields in it from their owners.
+
+        With `only_new` an object that exists is a `ConflictError`, whosever it is.
+        """
         ...
 
     async def patch_status(self, namespace: str, name: str, uid: str, status: Mapping[str, Any]) -> Manifest:
@@ -92,9 +98,11 @@ class KubeClient:
             if not query["continue"]:
                 return Listing(page["metadata"]["resourceVersion"], tuple(items))
 
-    async def apply(self, manifest: Manifest, *, force: bool, dry_run: bool = False) -> Manifest:
+    async def apply(self, manifest: Manifest, *, only_new: bool = False, dry_run: bool = False) -> Manifest:
         kind, metadata = kind_of(manifest), manifest["metadata"]
-        query = {"fieldManager": MANAGER, "force": "true" if force else "", "dryRun": "All" if dry_run else ""}
+        if only_new:
+            manifest = {**manifest, "metadata": {**metadata, "resourceVersion": NEVER}}
+        query = {"fieldManager": MANAGER, "force": "true", "dryRun": "All" if dry_run else ""}
         path = kind.path(metadata["namespace"], metadata["name"])
         return await self.request("apply", kind, path, manifest, query=query)
 

@@ -41,7 +41,7 @@ class Recorder:
         at = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self._said.get(name)
         said = _Said(before.count + 1, before.first) if before else _Said(1, at)
-        await self._client.apply(self._build(about, event, name, said, at), force=True)
+        await self._client.apply(self._build(about, event, name, said, at))
         self._said[name] = said
         self._said.move_to_end(name)
         if len(self._said) > REMEMBERED:
