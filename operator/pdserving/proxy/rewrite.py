@@ -18,6 +18,7 @@ from pdserving.proxy.errors import BadRequestError, Failure
 TRANSFER: Final = ("kv_transfer_params", "ec_transfer_params")
 EXTRAS: Final = ("vllm_xargs", "extra_args")
 """Objects that vLLM merges into the place where it looks for the same parameters."""
+_SUSPECT: Final = frozenset((*TRANSFER, *EXTRAS))
 
 _decoder: Final = msgspec.json.Decoder(Fields)
 _items: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -96,6 +97,8 @@ def build_decode_params(transfer: Transfer) -> dict[str, object]:
 
 
 def _without(fields: Fields, dropped: frozenset[str]) -> Fields:
+    if dropped.isdisjoint(fields):
+        return fields.copy()
     return {name: value for name, value in fields.items() if name not in dropped}
 
 
@@ -113,6 +116,8 @@ def _decode(body: bytes) -> Fields:
 
 def _clean(fields: Fields) -> None:
     """Remove transfer parameters, also where vLLM merges them in."""
+    if _SUSPECT.isdisjoint(fields):
+        return
     for name in TRANSFER:
         fields.pop(name, None)
     for name in EXTRAS:

@@ -9,7 +9,6 @@ transfer, follows from what vLLM does with P's blocks:
 * Nobody will fetch them: `release` has a D tell P so.
 """
 
-import secrets
 from typing import TYPE_CHECKING, Final
 
 from pdserving.proxy import rewrite
@@ -18,7 +17,7 @@ from pdserving.proxy.apis import Api
 from pdserving.proxy.decode_leg import DecodeLeg
 from pdserving.proxy.errors import BadRequestError, Failure
 from pdserving.proxy.http.edge import ClientEdge
-from pdserving.proxy.http.request import Request
+from pdserving.proxy.http.request import Request, make_id
 from pdserving.proxy.http.upstream import CONNECT
 from pdserving.proxy.pool import Engine, Target
 from pdserving.proxy.prefill_leg import PrefillLeg, parse_answer
@@ -75,7 +74,7 @@ class Session(Answering):
             return
         lane, target = chosen
         self._lane, self._prefill, self._asked = lane.name, target, now
-        self._transfer = rewrite.Transfer(secrets.token_hex(16), target.engine_id, target.engine.bootstrap_url)
+        self._transfer = rewrite.Transfer(make_id(), target.engine_id, target.engine.bootstrap_url)
         body = rewrite.build_prefill_body(self._api.dialect, self._prompt, self._transfer.transfer_id)
         self._leg = leg = PrefillLeg(self, target, self._tokens)
         self._wait(now, gateway.config.prefill_timeout)

@@ -177,7 +177,8 @@ class Endpoint:
     def __init__(self, host: str, port: int, loop: asyncio.AbstractEventLoop, connect_timeout: float) -> None:
         self.host, self.port, self.loop = host, port, loop
         self.authority = f"[{host}]:{port}".encode() if ":" in host else f"{host}:{port}".encode()
-        self.idle: list[Connection] = []
+        self.idle: dict[Connection, None] = {}
+        """In order of use. A dict, so that an engine that closes thousands at once costs no search for each."""
         self.open = 0
         self.closed = False
         self.clock: Callable[[], float] = loop.time
@@ -190,7 +191,7 @@ class Endpoint:
         """Begin an exchange; the leg is called back, never from within this call."""
         idle, fresh = self.idle, self.clock() - IDLE_LIMIT
         while idle:
-            connection = idle.pop()
+            connection, _ = idle.popitem()
             if connection.idle_since > fresh:
                 connection.start(head, body, leg)
                 return
@@ -220,15 +221,14 @@ class Endpoint:
             connection.drop()
             return
         connection.idle_since = self.clock()
-        self.idle.append(connection)
+        self.idle[connection] = None
 
     def forget(self, connection: Connection) -> None:
         self.open -= 1
-        if connection in self.idle:
-            self.idle.remove(connection)
+        self.idle.pop(connection, None)
 
     def close(self) -> None:
         """Drop idle connections, and the others as they become idle: the engine is gone."""
         self.closed = True
         while self.idle:
-            self.idle.pop().drop()
+            self.idle.popitem()[0].drop()
