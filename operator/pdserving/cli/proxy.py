@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="RecomputeOnDecode",
         help="when no prefill engine can take a prompt: a decode engine computes it, or the request fails",
     )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of log lines (text)")
     for option, seconds, text in SECONDS:
         parser.add_argument(option, type=float, default=seconds, metavar="SECONDS", help=f"{text} ({seconds:g})")
     for option, count, text in COUNTS:
@@ -51,13 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    import logging  # noqa: PLC0415 - no other subcommand should pay for these
+    import uvloop  # noqa: PLC0415 - no other subcommand should pay for these
 
-    import uvloop  # noqa: PLC0415
-
+    from pdserving.controller.logs import set_up_logging  # noqa: PLC0415
     from pdserving.proxy import app, config  # noqa: PLC0415
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    set_up_logging(args.log_format)
     try:
         source = _read_source(args)
         listen, admin = _read_address(args.listen), _read_address(args.admin)

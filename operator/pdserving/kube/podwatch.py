@@ -49,8 +49,8 @@ async def watch_pods(namespace: str, selector: str, publish: Publish) -> None:
                 continue
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 delay = backoff * (0.5 + random.random())  # noqa: S311 - spreads reconnects
-                reason = f"{type(error).__name__}: {error}"[:300]
-                logger.warning("pods can't be watched; going on with those known: %s; again in %.1f s", reason, delay)
+                fields = {"error": f"{type(error).__name__}: {error}"[:300], "retry_in": round(delay, 1)}
+                logger.warning("pods can't be watched; going on with those known", extra={"fields": fields})
                 await asyncio.sleep(delay)
                 backoff = min(backoff * 2, BACKOFF_LAST)
 

@@ -13,6 +13,7 @@ from pdserving.proxy.deadlines import Wheel
 from pdserving.proxy.discovery import PodDiscovery, StaticDiscovery
 from pdserving.proxy.gateway import Gateway
 from pdserving.proxy.http.edge import ClientEdge
+from pdserving.proxy.memory import keep_buffers
 from pdserving.proxy.pages import AdminServer
 from pdserving.proxy.pool import Pool, Sighting
 
@@ -108,15 +109,16 @@ class App:
 
 async def run(config: Config, source: Source, listen: Address, admin: Address) -> int:
     """Serve until SIGTERM or SIGINT, then drain; returns the exit status."""
+    keep_buffers()
     app, loop = App(config, source), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, app.ending.set)
     await app.start(listen, admin)
     gc.collect()
     gc.freeze()
-    logger.info("proxy listens", extra={"address": f"{listen.host}:{listen.port}"})
+    logger.info("proxy listens", extra={"fields": {"address": f"{listen.host}:{listen.port}"}})
     await app.ending.wait()
-    logger.info("proxy drains", extra={"in_flight": app.gateway.in_flight})
+    logger.info("proxy drains", extra={"fields": {"in_flight": app.gateway.in_flight}})
     await app.stop()
     return int(app.failed)
 

@@ -12,7 +12,7 @@ M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 """From malloc.h; glibc only."""
 LARGEST: Final = 64 * 1024 * 1024
-KEPT: Final = 256 * 1024 * 1024
+KEPT: Final = 64 * 1024 * 1024
 
 
 def keep_buffers() -> bool:
