@@ -117,7 +117,7 @@ def _build(image: Image, archive: Path) -> None:
 def _forget_older(image: Image, newest: Path) -> None:
     for folder in newest.parent.glob(f"{image.name}-*"):
         if folder != newest and not folder.name.endswith(".partial"):
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)  # another run may do the same
 
 
 def _ensure_base() -> None:
