@@ -70,12 +70,12 @@ def _status() -> int:
     for node in lifecycle.nodes():
         for name, runs in node.components().items():
             print(f"{node.plan.name}  {name:<24} {'runs' if runs else 'DEAD'}")
-    sound = lifecycle.is_sound()
-    print(f"Kubernetes {versions.KUBERNETES}: {'sound' if sound else 'not sound, or not of this source tree'}")
+    fault = lifecycle.fault()
+    print(f"Kubernetes {versions.KUBERNETES}: {fault or 'sound'}")
     print(
         f"KUBECONFIG={paths.KUBECONFIG}\nprograms   {paths.BIN}\nlogs       {paths.LOGS}\naudit log  {paths.AUDIT_LOG}"
     )
-    return 0 if sound else 1
+    return 1 if fault else 0
 
 
 def _load(arguments: argparse.Namespace) -> None:

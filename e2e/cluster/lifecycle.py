@@ -28,6 +28,8 @@ from e2e.cluster.topology import LAYOUT, MOST_NODES, NodePlan
 
 RECORD = paths.RUN / "cluster.json"
 DECIDING_MODULES = ("components", "node_components", "topology", "node", "network", "cgroups")
+CONTROL_PROGRAMS = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns"}
+NODE_PROGRAMS = {"containerd", "kubelet", "kube-proxy", "kube-router"}
 
 
 def up(count: int | None = None) -> None:
@@ -38,11 +40,11 @@ def up(count: int | None = None) -> None:
     packages.ensure(versions.DEBIAN_PACKAGES)
     packages.ensure_unpacked(versions.UNPACKED_PACKAGES)
     with cache.lock("cluster"):
-        if is_sound(count):
-            console.say(f"the cluster is up: Kubernetes {versions.KUBERNETES}, {len(nodes())} node(s)")
-            return
         if paths.RUN.exists():
-            console.say("what runs is another version or not sound: replacing it")
+            if not (reason := fault(count)):
+                console.say(f"the cluster is up: Kubernetes {versions.KUBERNETES}, {len(nodes())} node(s)")
+                return
+            console.say(f"replacing the cluster that runs: {reason}")
             _down()
         network.refuse_conflicts()
         with console.step(f"starting Kubernetes {versions.KUBERNETES}, {count or 1} node(s)"):
@@ -65,18 +67,29 @@ def nodes() -> list[Node]:
     return [node for node in found if node.plan.folder.exists()]
 
 
-def is_sound(count: int | None = None) -> bool:
-    """Whether a cluster of this source tree's making, and of `count` nodes if given, runs and answers."""
-    if not RECORD.exists():
-        return False
+def fault(count: int | None = None) -> str:
+    """Why what runs is not what `up` would make, or nothing; `count` is the wanted number of nodes, if any."""
     found = nodes()
-    same = json.loads(RECORD.read_text()) == _identity(len(found)) and count in {None, len(found)}
-    running = all(node.holder.outer and all(node.components().values()) for node in found)
-    return same and running and _answers()
+    if not RECORD.exists():
+        return "its start was interrupted"
+    if count not in {None, len(found)}:
+        return f"it has {len(found)} node(s), not {count}"
+    if json.loads(RECORD.read_text()) != _identity(len(found)):
+        return "it was started from other versions or another configuration"
+    for node in found:
+        running = {name for name, runs in node.components().items() if runs}
+        if missing := _required(node) - running:
+            return f"{', '.join(sorted(missing))} of {node.plan.name} does not run"
+    return "" if _answers() else "its API server does not answer"
 
 
 def kubectl(*args: object) -> str:
     return run(paths.program("kubectl"), f"--kubeconfig={paths.KUBECONFIG}", *args)
+
+
+def _required(node: Node) -> set[str]:
+    """Tests may run more in a node, and stop it again: that is theirs."""
+    return NODE_PROGRAMS | (CONTROL_PROGRAMS if node.plan.number == 1 else set())
 
 
 def _answers() -> bool:
