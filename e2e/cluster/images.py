@@ -16,8 +16,6 @@ from e2e.cluster.shell import ClusterError, run
 
 LOG = paths.CACHE / "logs" / "images.log"
 BASE = "docker.io/library/debian:bookworm-slim"
-CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-PIP_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +96,10 @@ def load_file(nodes: list[Node], archive: Path) -> None:
 
 
 def _build(image: Image, archive: Path) -> None:
-    # A private certificate authority reaches pip as a mount, so that nothing of it stays in the image.
-    arguments = ["--volume", f"{CERTIFICATES}:/run/ca.crt:ro", "--build-arg", "PIP_CERT=/run/ca.crt"]
-    for name in PIP_SETTINGS:
-        if value := os.environ.get(name):
-            arguments += ["--build-arg", f"{name}={value}"]
+    # A private certificate authority or index reaches pip without a trace in the image.
+    arguments = ["--volume", f"{versions.CERTIFICATES}:/run/ca.crt:ro", "--build-arg", "PIP_CERT=/run/ca.crt"]
+    if index := os.environ.get("PIP_INDEX_URL"):
+        arguments += ["--build-arg", f"PIP_INDEX_URL={index}"]
     ignore = image.dockerfile.with_name("Dockerfile.dockerignore")
     if ignore.exists():
         arguments += ["--ignorefile", str(ignore)]

@@ -58,8 +58,10 @@ DEBIAN_PACKAGES = {
 UNPACKED_PACKAGES = {"containerd": "containerd"}
 """Used out of the cache: installing one would start a service of the machine, or replace another vendor's package."""
 
-BUILD_PACKAGES = {"gcc": "gcc", "/usr/include/stdio.h": "libc6-dev"}
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+BUILD_PACKAGES = {"gcc": "gcc", "/usr/include/stdio.h": "libc6-dev", CERTIFICATES: "ca-certificates"}
 IMAGE_PACKAGES = {
+    CERTIFICATES: "ca-certificates",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
