@@ -35,9 +35,12 @@ def test_the_served_name_is_the_repository_or_what_the_user_says() -> None:
         (make_group(model={"source": {}}), "spec.model.source: set exactly one source"),
         (
             make_group(transfer={"protocol": "rdma"}),
-            "spec.transfer: set rdma.devicePlugin if and only if protocol is rdma",
+            "spec.transfer: set rdma if and only if protocol is rdma",
         ),
-        (make_group(transfer={"protocol": "rdma", "rdma": {}}), "spec.transfer.rdma: set devicePlugin"),
+        (
+            make_group(transfer={"protocol": "rdma", "rdma": {}}),
+            "spec.transfer.rdma: set exactly one of devicePlugin, hostDevice and resourceClaim",
+        ),
         (make_group(engine={"args": ["--port=1"]}), "spec.engine.args: --port is not for args: use spec.engine.port"),
         (make_group(decode={"env": [{"name": "POD_NAME"}]}), "spec.decode.env: POD_NAME is not for env: remove it"),
         (

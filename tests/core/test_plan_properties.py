@@ -74,6 +74,8 @@ transfers = st.sampled_from(
     [
         {"protocol": "tcp"},
         {"protocol": "rdma", "rdma": {"devicePlugin": {"resource": "rdma/hca", "count": 2}}},
+        {"protocol": "rdma", "rdma": {"hostDevice": {"resource": "nvidia.com/vf", "networks": ["a/b", "c"]}}},
+        {"protocol": "rdma", "rdma": {"resourceClaim": {"templateName": "hcas"}}, "preflight": "warn"},
         {
             "protocol": "rdma",
             "rdma": {"devicePlugin": {"resource": "rdma/hca"}},
@@ -104,7 +106,7 @@ def settle(cluster: FakeCluster, group: dict[str, Any], rounds: int = 4) -> Plan
 
 
 @given(groups)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_planning_again_after_applying_is_empty(group: dict[str, Any]) -> None:
     left = settle(FakeCluster(), group)
     assert (left.apply, left.delete, left.events) == ((), (), ())
@@ -112,7 +114,7 @@ def test_planning_again_after_applying_is_empty(group: dict[str, Any]) -> None:
 
 
 @given(groups)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_settled_group_is_ready_and_needs_no_second_look(group: dict[str, Any]) -> None:
     group["spec"]["prefill"]["replicas"] = group["spec"]["decode"]["replicas"] = 1
     left = settle(FakeCluster(), group)
@@ -123,7 +125,7 @@ def test_a_settled_group_is_ready_and_needs_no_second_look(group: dict[str, Any]
 
 
 @given(groups, groups)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_every_group_becomes_every_other(first: dict[str, Any], second: dict[str, Any]) -> None:
     cluster = FakeCluster()
     settle(cluster, first)
@@ -134,7 +136,7 @@ def test_every_group_becomes_every_other(first: dict[str, Any], second: dict[str
 
 
 @given(nonsense, nonsense)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_spec_and_status_give_a_plan(spec: Any, status: Any) -> None:
     group = {**make_group(), "spec": spec, "status": status}
     result = plan(group, Observed(), NOW, DEFAULTS)
@@ -143,7 +145,7 @@ def test_any_spec_and_status_give_a_plan(spec: Any, status: Any) -> None:
 
 
 @given(templates, templates, templates)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_template_gives_a_plan_or_a_condition(prefill: Any, decode: Any, proxy: Any) -> None:
     spec = {
         "prefill": {"replicas": 1, "template": prefill},
@@ -159,7 +161,7 @@ def test_any_template_gives_a_plan_or_a_condition(prefill: Any, decode: Any, pro
 @given(
     st.lists(st.fixed_dictionaries({"kind": st.just("StatefulSet")}, optional={"spec": nonsense, "status": nonsense}))
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_observed_state_gives_a_plan(objects: list[dict[str, Any]]) -> None:
     for live in objects:
         live["metadata"] = {"name": "x", "labels": {"pdserving.dev/role": "decode", "pdserving.dev/lane": "l"}}
@@ -168,7 +170,7 @@ def test_any_observed_state_gives_a_plan(objects: list[dict[str, Any]]) -> None:
 
 
 @given(nonsense, nonsense, nonsense)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_pod_event_and_pool_give_a_plan(status: Any, event: Any, pool: Any) -> None:
     labels = {
         "pdserving.dev/role": "prefill",

@@ -79,9 +79,9 @@ def find_problems(group: Group) -> Iterator[str]:
     if sum(value is not None for _, value in spec.model.source) != 1:
         yield "spec.model.source: set exactly one source"
     if (spec.transfer.protocol == "rdma") != (spec.transfer.rdma is not None):
-        yield "spec.transfer: set rdma.devicePlugin if and only if protocol is rdma"
-    elif spec.transfer.rdma and spec.transfer.rdma.device_plugin is None:
-        yield "spec.transfer.rdma: set devicePlugin"
+        yield "spec.transfer: set rdma if and only if protocol is rdma"
+    elif spec.transfer.rdma and sum(value is not None for _, value in spec.transfer.rdma) != 1:
+        yield "spec.transfer.rdma: set exactly one of devicePlugin, hostDevice and resourceClaim"
     for path, owner in (("engine", spec.engine), ("prefill", spec.prefill), ("decode", spec.decode)):
         yield from _find_owned(path, owner)
     if disagreement := find_disagreement(spec):

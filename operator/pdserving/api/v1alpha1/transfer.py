@@ -4,8 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from pdserving.api.v1alpha1.base import Model, ResourceName, rule, rules
+from pdserving.api.v1alpha1.base import Model, ObjectName, ResourceName, rule, rules
 
+NetworkName = Annotated[
+    str,
+    Field(min_length=1, max_length=317, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"),
+]
 HcaName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9_.:-]+$")]
 
 
@@ -17,13 +21,37 @@ class DevicePlugin(Model):
     the pool, so this only limits how many pods share a node."""
 
 
+class HostDevice(Model):
+    resource: ResourceName
+    """Extended resource of an SR-IOV or host-device plugin, such as nvidia.com/hostdev. A unit is one HCA; each engine
+    pod asks for as many as it has networks."""
+    networks: Annotated[tuple[NetworkName, ...], Field(min_length=1, max_length=16)]
+    """NetworkAttachmentDefinitions as NAME or NAMESPACE/NAME, one for each HCA; the same name twice for two of it.
+    Multus attaches them to each engine pod."""
+
+
+class ResourceClaim(Model):
+    template_name: ObjectName
+    """ResourceClaimTemplate in the group's namespace that describes the HCAs of one engine pod. To have GPU and HCA on
+    one PCIe root, let it claim both, and set gpus of the roles to 0."""
+
+
 class Rdma(Model):
     model_config = ConfigDict(
-        json_schema_extra=rules(rule("has(self.devicePlugin)", "name the way to the HCAs: set rdma.devicePlugin"))
+        json_schema_extra=rules(
+            rule(
+                "[has(self.devicePlugin), has(self.hostDevice), has(self.resourceClaim)].filter(x, x).size() == 1",
+                "name the way to the HCAs: set exactly one of devicePlugin, hostDevice and resourceClaim",
+            )
+        )
     )
 
     device_plugin: DevicePlugin | None = None
-    """HCAs by an extended resource of a device plugin."""
+    """HCAs by an extended resource of a device plugin, in the pod's own network."""
+    host_device: HostDevice | None = None
+    """HCAs with their network interface, by a device plugin and Multus."""
+    resource_claim: ResourceClaim | None = None
+    """HCAs by dynamic resource allocation (Kubernetes 1.34 and later)."""
 
 
 class TransferSpec(Model):
@@ -31,7 +59,7 @@ class TransferSpec(Model):
         json_schema_extra=rules(
             rule(
                 "self.protocol != 'rdma' || has(self.rdma)",
-                "protocol rdma needs transfer.rdma: set rdma.devicePlugin.resource, or choose protocol tcp",
+                "protocol rdma needs transfer.rdma: set one of its modes, or choose protocol tcp",
             ),
             rule(
                 "self.protocol != 'tcp' || !has(self.rdma)",

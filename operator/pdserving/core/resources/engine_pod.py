@@ -13,6 +13,7 @@ from pdserving.core import engine
 from pdserving.core.actions import Defaults
 from pdserving.core.group import Group
 from pdserving.core.names import Role
+from pdserving.core.resources import hca
 from pdserving.core.resources.metadata import build_pod_labels
 from pdserving.core.resources.preflight_container import build_preflight
 from pdserving.core.template import Owned, merge_template
@@ -36,7 +37,7 @@ def build_engine_pod(group: Group, role: Role, lane: str, image: str, defaults: 
     base = {
         "metadata": {
             "labels": {**build_pod_labels(group, role), labels.LANE_LABEL: lane},
-            "annotations": {labels.RANKS: _ranks(group, role)},
+            "annotations": {labels.RANKS: _ranks(group, role), **hca.build_annotations(group)},
         },
         "spec": {
             "automountServiceAccountToken": False,
@@ -45,6 +46,7 @@ def build_engine_pod(group: Group, role: Role, lane: str, image: str, defaults: 
                 PRE_STOP_SECONDS + group.role(role).shutdown_timeout_seconds + GRACE_MARGIN_SECONDS
             ),
             "securityContext": _pod_security(group),
+            **hca.build_pod_claims(group),
             **({"initContainers": [preflight]} if preflight else {}),
             "containers": [container],
             "volumes": _build_volumes(group),
@@ -79,14 +81,13 @@ def _build_container(group: Group, role: Role, image: str) -> dict[str, Any]:
 
 def _build_resources(group: Group, role: Role) -> dict[str, Any]:
     """Extended resources stand in the limits; requests follow by themselves."""
-    spec, transfer = group.role(role), group.spec.transfer
+    spec = group.role(role)
     limits = dict(spec.resources.limits)
     if spec.gpus:
         limits[spec.gpu_resource] = str(spec.gpus)
-    if transfer.rdma and transfer.rdma.device_plugin:
-        limits[transfer.rdma.device_plugin.resource] = str(transfer.rdma.device_plugin.count)
-    parts = {"requests": dict(spec.resources.requests), "limits": limits}
-    return {name: quantities for name, quantities in parts.items() if quantities}
+    limits |= hca.build_limits(group)
+    parts = {"requests": dict(spec.resources.requests), "limits": limits, **hca.build_claims(group)}
+    return {name: part for name, part in parts.items() if part}
 
 
 def _build_probes(startup_timeout: int) -> dict[str, Any]:
@@ -170,6 +171,11 @@ def _owned(role: Role, base: dict[str, Any]) -> list[Owned]:
     return [
         *(Owned(("metadata", "labels", key), "remove it") for key in base["metadata"]["labels"]),
         Owned(("metadata", "annotations", labels.RANKS), "remove it"),
+        *(
+            Owned(("metadata", "annotations", hca.NETWORKS), "use spec.transfer.rdma.hostDevice.networks")
+            for key in base["metadata"]["annotations"]
+            if key == hca.NETWORKS
+        ),
         Owned((*ENGINE, "image"), f"use spec.{role}.image or spec.engine.image"),
         Owned((*ENGINE, "imagePullPolicy"), "use spec.engine.imagePullPolicy"),
         Owned((*ENGINE, "args"), f"use spec.{role}.args"),

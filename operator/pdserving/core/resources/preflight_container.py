@@ -15,13 +15,14 @@ from pdserving.core.actions import Defaults
 from pdserving.core.diff import stamp, unstamp
 from pdserving.core.group import Group
 from pdserving.core.names import Role
+from pdserving.core.resources import hca
 from pdserving.core.template import look_up
 
 PREFIX = "PDSERVING_PREFLIGHT_"
 INIT_CONTAINERS = ("spec", "template", "spec", "initContainers")
 SHM = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 -- a volume of the pod
 LIMITS = {"memory": "256Mi"}
-"""Python and the 64 MiB that are pinned as a trial."""
+"""Python and the 64 MiB that are pinned as a trial. No GPU: what is asked of its driver, every container sees."""
 MIN_SHM_BYTES = 160 << 20
 """Less, and vLLM refuses to start (0.32)."""
 
@@ -29,7 +30,7 @@ MIN_SHM_BYTES = 160 << 20
 def build_preflight(
     group: Group, role: Role, container: Mapping[str, Any], defaults: Defaults
 ) -> dict[str, Any] | None:
-    """None where nothing is to be checked. `container` is the engine's, built: devices and rights are taken over."""
+    """None where nothing is to be checked. `container` is the engine's, built: its rights are taken over."""
     if not group.preflight:
         return None
     mode = group.spec.transfer.preflight
@@ -39,7 +40,7 @@ def build_preflight(
         "imagePullPolicy": defaults.proxy_image_pull_policy,
         "args": ["preflight", f"--mode={mode}", "--termination-log=/dev/termination-log"],
         "env": _build_env(group, role),
-        "resources": _build_resources(group, container["resources"]),
+        "resources": {"limits": {**LIMITS, **hca.build_limits(group)}, **hca.build_claims(group)},
         "securityContext": container["securityContext"],
         "volumeMounts": [SHM],
     }
@@ -53,17 +54,10 @@ def _build_env(group: Group, role: Role) -> list[dict[str, Any]]:
         "GPU_DIRECT": transfer.gpu_direct or "auto",
         "HCAS": ",".join(transfer.hcas or ()),
         "SHM_BYTES": str(MIN_SHM_BYTES),
+        "DEVICES": str(hca.count_devices(group) or ""),
     }
     shared = [variable for variable in engine.build_env(group, role) if "secretKeyRef" not in str(variable)]
     return [*shared, *({"name": PREFIX + name, "value": value} for name, value in wanted.items() if value)]
-
-
-def _build_resources(group: Group, engine_resources: Mapping[str, Any]) -> dict[str, Any]:
-    """The engine's RDMA devices and little memory; no GPU, whose driver's files every container sees."""
-    rdma = group.spec.transfer.rdma
-    name = rdma.device_plugin.resource if rdma and rdma.device_plugin else None
-    devices = {key: count for key, count in engine_resources.get("limits", {}).items() if key == name}
-    return {"limits": {**LIMITS, **devices}}
 
 
 def keep_running_image(desired: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
