@@ -120,10 +120,10 @@ def _with_server_defaults(live: Manifest) -> Manifest:
         pod.setdefault("dnsPolicy", "ClusterFirst")
         for container in pod["containers"]:
             container.setdefault("terminationMessagePath", "/dev/termination-log")
-            container["resources"] = {
-                kind: {name: "1" if value == "1000m" else value for name, value in quantities.items()}
-                for kind, quantities in container.get("resources", {}).items()
-            }
+            for kind, quantities in container.get("resources", {}).items():
+                if kind != "claims":
+                    quantities |= {name: "1" for name, value in quantities.items() if value == "1000m"}
+            container.setdefault("resources", {})
             for variable in container.get("env", ()):
                 if "fieldRef" in variable.get("valueFrom", {}):
                     variable["valueFrom"]["fieldRef"].setdefault("apiVersion", "v1")
