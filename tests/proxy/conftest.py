@@ -9,11 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, settings
 
 from pdserving.proxy.app import Address, App, Source
 from pdserving.proxy.config import Config
 from pdserving.proxy.discovery import parse_engine
 from tests.proxy.engine import Fabric, FakeEngine
+
+settings.register_profile("proxy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("proxy")  # a busy machine is no failure
 
 PATIENCE = 10.0
 """Real seconds until a test gives up; never waited for when the code is right."""

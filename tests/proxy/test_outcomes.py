@@ -1,6 +1,7 @@
 """Every way in which a request can end: the table of docs/proxy-outcomes.md, one section a row."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -446,3 +447,29 @@ async def test_drain(launch: Launch) -> None:
         proxy.decodes[0].delay.set()
         assert events("".join([piece async for piece in pieces]))[-1] == "[DONE]"
     await stopping
+
+
+# ---- options
+
+
+async def test_short_prompts_skip_prefill_when_asked_to(launch: Launch) -> None:
+    proxy = await launch(local_prefill_below_tokens=100)
+    assert (await proxy.chat("short")).headers["x-pdserving-path"] == "local"
+    assert (await proxy.chat("long " * 200)).headers["x-pdserving-path"] == "pd"
+    assert proxy.app.gateway.metrics.local.values == {("short",): 1}
+
+
+async def test_access_log_has_a_line_for_each_request(launch: Launch) -> None:
+    proxy = await launch(access_log=True)
+    written: list[bytes] = []
+    log = proxy.app.gateway.access_log
+    assert log is not None
+    log._write = written.append
+    await proxy.chat(stream=True)
+    await proxy.chat()
+    await until(lambda: b"".join(written).count(b"\n") == 2)
+    first, _ = (json.loads(line) for line in b"".join(written).splitlines())
+    assert first["path"] == "pd"
+    assert first["outcome"] == "ok"
+    assert first["prompt_tokens"] == 3
+    assert 0 < first["first_byte_ms"] <= first["total_ms"]

@@ -19,6 +19,7 @@ COUNTS = (
     ("--max-in-flight", 4096, "requests at once; more get 429"),
     ("--max-body-bytes", 64 * 1024 * 1024, "longest body; a longer one gets 413"),
     ("--max-local-prefills", 4, "prompts at once that decode engines compute because no prefill engine could"),
+    ("--local-prefill-below-tokens", 0, "shorter prompts, by estimate, go to a decode engine alone"),
 )
 
 
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="RecomputeOnDecode",
         help="when no prefill engine can take a prompt: a decode engine computes it, or the request fails",
     )
+    parser.add_argument("--access-log", action="store_true", help="one line of JSON for each request, on stdout")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of log lines (text)")
     for option, seconds, text in SECONDS:
         parser.add_argument(option, type=float, default=seconds, metavar="SECONDS", help=f"{text} ({seconds:g})")
@@ -65,7 +67,11 @@ def _run(args: argparse.Namespace) -> int:
         print(f"pdserving proxy: {error}")
         return 2
     names = [option[2:].replace("-", "_") for option, *_ in (*SECONDS, *COUNTS)]
-    chosen = config.Config(on_prefill_failure=args.on_prefill_failure, **{name: getattr(args, name) for name in names})
+    chosen = config.Config(
+        on_prefill_failure=args.on_prefill_failure,
+        access_log=args.access_log,
+        **{name: getattr(args, name) for name in names},
+    )
     return uvloop.run(app.run(chosen, source, listen, admin))
 
 

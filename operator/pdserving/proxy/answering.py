@@ -184,13 +184,13 @@ class Answering:
         self._drop_leg()
         gateway = self._gateway
         gateway.in_flight -= 1
-        self._finished()
+        self._finished(outcome)
         gateway.metrics.requests.add(self._api.name, self._path, outcome)
         gateway.metrics.duration.observe(gateway.wheel.clock() - self._started)
         if not self._edge.transport.is_closing():
             self._edge.finish(keep_alive=keep_alive)
 
-    def _finished(self) -> None:
+    def _finished(self, outcome: str) -> None:
         """For what else a session holds."""
 
     def client_left(self) -> None:

@@ -100,6 +100,8 @@ class App:
         self._servers[1].close()
         for edge in list(self.gateway.edges | self.admin.edges):
             edge.close()
+        if self.gateway.access_log is not None:
+            self.gateway.access_log.flush()
         self.wheel.stop()
         for task in self._tasks:
             task.remove_done_callback(self._part_ended)

@@ -20,6 +20,10 @@ class Config:
     max_in_flight: int = 4096
     max_body_bytes: int = 64 * 1024 * 1024
     max_local_prefills: int = 4
+    """Those that are the answer to a failure; prompts that D serves by their shape are not counted."""
+    local_prefill_below_tokens: int = 0
+    """Shorter prompts go to D alone; 0: none."""
+    access_log: bool = False
 
     header_timeout: float = 15.0
     """For a request's head, and again for each pause within its body."""

@@ -92,6 +92,14 @@ class DecodeLeg(Leg):
             body = dechunk(body)
         self.session.decode_answered(self, body)
 
+    def answered(self, head: Head, body: bytes) -> None:
+        self.received_head(head)
+        if self.stream:
+            super().answered(head, body)
+            return
+        self.target.leave(self.tokens)
+        self.session.decode_answered(self, body)
+
     def broken(self, cause: str) -> None:
         self.target.leave(self.tokens)
         self.session.decode_failed(cause)

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Final
 
+from pdserving.proxy.access_log import AccessLog
 from pdserving.proxy.apis import APIS, PASS_THROUGH
 from pdserving.proxy.config import Config
 from pdserving.proxy.deadlines import Deadline, Wheel
@@ -29,6 +30,7 @@ class Gateway:
         self.pool = pool
         self.metrics = Metrics()
         self.pairs = Pairs()
+        self.access_log = AccessLog(wheel) if config.access_log else None
         self.epochs = EpochReader(pool, config)
         self.edges: set[ClientEdge] = set()
         self.draining = False

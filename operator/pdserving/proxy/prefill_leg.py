@@ -100,6 +100,11 @@ class PrefillLeg(Leg):
         self.target.leave(self.tokens)
         self.session.prefill_answered(self, body)
 
+    def answered(self, head: Head, body: bytes) -> None:
+        self.status = head.status
+        self.target.leave(self.tokens)
+        self.session.prefill_answered(self, body)
+
     def broken(self, cause: str) -> None:
         self.target.leave(self.tokens)
         self.session.prefill_failed(cause)

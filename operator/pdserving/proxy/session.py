@@ -12,6 +12,7 @@ transfer, follows from what vLLM does with P's blocks:
 from typing import TYPE_CHECKING, Final
 
 from pdserving.proxy import rewrite
+from pdserving.proxy.access_log import Entry
 from pdserving.proxy.answering import Answering
 from pdserving.proxy.apis import Api
 from pdserving.proxy.decode_leg import DecodeLeg
@@ -60,6 +61,8 @@ class Session(Answering):
         self._tokens = self._prompt.estimate
         if self._prompt.local_reason is not None:
             self._serve_locally(self._prompt.local_reason)
+        elif self._tokens < self._gateway.config.local_prefill_below_tokens:
+            self._serve_locally("short")
         else:
             self._ask_prefill()
 
@@ -227,6 +230,10 @@ class Session(Answering):
         if transfer is not None and self._prefill is not None and self._prefill.valid:
             release(self._gateway, transfer, self._lane, self._failed_decodes)
 
+    def start_stream(self, leg: DecodeLeg, data: bytes) -> None:
+        super().start_stream(leg, data)
+        del self._prompt  # nothing is tried again from here; a stream of an hour must not hold its prompt
+
     def decode_answered(self, leg: DecodeLeg, body: bytes) -> None:
         """A complete answer, not streamed."""
         head = leg.head
@@ -263,11 +270,32 @@ class Session(Answering):
         else:
             self.decode_failed(TIMEOUT)
 
-    def _finished(self) -> None:
+    def _finished(self, outcome: str) -> None:
+        self._log(outcome)
         if self._local:
             self._gateway.local_prefills -= 1
         if self._first and self._transfer is not None and self._prefill is not None and self._decode is not None:
             self._gateway.pairs.succeeded(self._prefill.engine, self._decode.engine)
+
+    def _log(self, outcome: str) -> None:
+        log = self._gateway.access_log
+        if log is None:
+            return
+        now = self._gateway.wheel.clock()
+        log.add(
+            Entry(
+                request_id=self._request.request_id.decode(),
+                api=self._api.name,
+                path=self._path,
+                outcome=outcome,
+                prefill=self._prefill.engine.seen.pod if self._prefill is not None else "",
+                decode=self._decode.engine.seen.pod if self._decode is not None else "",
+                prompt_tokens=self._tokens,
+                prefill_ms=round(self._prefill_ms, 3),
+                first_byte_ms=round((self._first - self._started) * 1e3, 3) if self._first else 0.0,
+                total_ms=round((now - self._started) * 1e3, 3),
+            )
+        )
 
     def _head(self, target: Target, size: int, extra: bytes) -> bytes:
         request = self._request

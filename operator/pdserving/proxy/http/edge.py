@@ -105,8 +105,6 @@ class ClientEdge(asyncio.Protocol):
                 self._await_rest(len(data))
         except RefusedError:
             pass
-        except httptools.HttpParserUpgrade:
-            self._refuse(Failure(400, "upgrade", "This server does not change protocols; send HTTP/1.1 requests."))
         except httptools.HttpParserCallbackError as error:
             if not isinstance(error.__context__, RefusedError):
                 raise
@@ -160,6 +158,8 @@ class ClientEdge(asyncio.Protocol):
         self._in_head = False
         if self._head_bytes > self.server.config.max_head_bytes:
             self._raise(self._head_too_large())
+        if self._parser.should_upgrade():
+            self._raise(Failure(400, "upgrade", "This server does not change protocols; send HTTP/1.1 requests."))
         if self._content_length is not None:
             self._check_length(self._content_length)
         if self._hosts != 1 and self._parser.get_http_version() == "1.1":

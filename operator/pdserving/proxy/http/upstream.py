@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from pdserving.proxy.http.framing import MAX_HEAD, Body, FramingError, Head, choose_body
+from pdserving.proxy.http.framing import MAX_HEAD, Body, FramingError, Head, choose_body, parse_head
 
 IDLE_LIMIT: Final = 4.0
 """vLLM's uvicorn closes a connection after 5 s without a request. Ours must not race with that: a request that was
@@ -39,6 +39,14 @@ class Leg:
 
     def ended(self) -> None:
         raise NotImplementedError
+
+    def answered(self, head: Head, body: bytes) -> None:
+        """The whole answer in one piece, as most come that are not streamed: instead of the three above."""
+        self.received_head(head)
+        if body:
+            self.received_body(body, len(body))
+        if not self.cancelled:
+            self.ended()
 
     def broken(self, cause: str) -> None:
         raise NotImplementedError
@@ -88,10 +96,22 @@ class Connection(asyncio.Protocol):
             self.drop()
             return
         try:
-            self._receive(leg, data)
+            if self._body is not None or self._buffer or not self._receive_whole(leg, data):
+                self._receive(leg, data)
         except FramingError:
             self.drop()
             leg.broken(MALFORMED)
+
+    def _receive_whole(self, leg: Leg, data: bytes) -> bool:
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        head = parse_head(data[: end + 2])
+        if head.length != len(data) - end - 4 or head.status < 200:
+            return False
+        self._release(leg, reusable=head.keep_alive)
+        leg.answered(head, data[end + 4 :])
+        return True
 
     def _receive(self, leg: Leg, data: bytes) -> None:
         body = self._body
@@ -114,7 +134,7 @@ class Connection(asyncio.Protocol):
         data = self._buffer + data if self._buffer else data
         end = data.find(b"\r\n\r\n")
         while end >= 0:
-            head = Head(data[: end + 2])
+            head = parse_head(data[: end + 2])
             data = data[end + 4 :]
             if head.status >= 200:
                 self._buffer = b""
@@ -128,15 +148,19 @@ class Connection(asyncio.Protocol):
         return b""
 
     def _complete(self, leg: Leg, *, reusable: bool) -> None:
-        head, transport = self._head, self.transport
-        self.leg = self._body = self._head = None
-        leg.connection = None
-        if reusable and head and head.keep_alive and transport and not transport.get_write_buffer_size():
+        reusable = reusable and self._head is not None and self._head.keep_alive
+        self._body = self._head = None
+        self._release(leg, reusable=reusable)
+        leg.ended()
+
+    def _release(self, leg: Leg, *, reusable: bool) -> None:
+        self.leg = leg.connection = None
+        transport = self.transport
+        if reusable and transport is not None and not transport.get_write_buffer_size():
             transport.resume_reading()
             self.endpoint.put_back(self)
         else:
             self.drop()
-        leg.ended()
 
     def drop(self) -> None:
         if self.leg is not None:
