@@ -208,3 +208,12 @@ def test_status_decides_the_error_and_the_server_its_words(status: int, kind: ty
 def test_answer_that_is_no_status_is_shown_as_it_is(body: bytes, message: str) -> None:
     error = parse_error(502, body)
     assert (error.reason, error.message) == ("HTTP502", message)
+
+
+def test_field_that_the_schema_lacks_is_invalid_although_the_status_is_500() -> None:
+    said = (
+        "failed to create typed patch object (ns/a; apps/v1, Kind=StatefulSet): .spec.foo: field not declared in schema"
+    )
+    error = parse_error(500, json.dumps({"kind": "Status", "message": said, "code": 500}).encode())
+    assert isinstance(error, InvalidError)
+    assert (error.reason, error.message) == ("Invalid", ".spec.foo: field not declared in schema")

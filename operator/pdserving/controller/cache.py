@@ -6,12 +6,16 @@ so whole listings are compared with what is held here.
 
 Two rules keep it right whatever the order of arrival: an object never goes back to an older resource version, and a uid
 that was seen to end never returns.
+
+Objects are held as JSON and parsed for a look: as dicts they would take several times the memory between looks.
 """
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from pdserving.api.labels import GROUP_LABEL
 from pdserving.kube.kinds import GROUPS, OWNED, PODS, Kind
@@ -39,36 +43,49 @@ class Id:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An object, and of it what decides without parsing it."""
+
+    uid: str
+    version: int
+    key: Key | None
+    controller: str | None
+    text: bytes
+
+    def parse(self) -> Manifest:
+        parsed: dict[str, Any] = msgspec.json.decode(self.text)
+        return parsed
+
+
 class Cache:
     def __init__(self) -> None:
-        self._objects: dict[Id, Manifest] = {}
+        self._entries: dict[Id, _Entry] = {}
         self._members: dict[Key, set[Id]] = defaultdict(set)
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def put(self, kind: Kind, manifest: Manifest) -> set[Key]:
         """Take in a version of an object; the groups that it changes something for."""
         id_, metadata = _identify(kind, manifest), manifest["metadata"]
-        known = self._objects.get(id_)
-        if metadata["uid"] in self._ended or (known and _version(known) >= _version(manifest)):
+        known = self._entries.get(id_)
+        # Versions of one cluster are comparable numbers (declared so since Kubernetes 1.35, always true of etcd).
+        if metadata["uid"] in self._ended or (known and known.version >= int(metadata["resourceVersion"])):
             return set()
-        self._objects[id_] = _trim(manifest)
-        before, now = known and _find_key(kind, known), _find_key(kind, manifest)
-        if known and known["metadata"]["uid"] != metadata["uid"]:
-            self._end(known)
-        if before and before != now:
-            self._forget(before, id_)
-        if now:
-            self._members[now].add(id_)
-        return {key for key in (before, now) if key}
+        entry = self._entries[id_] = _make_entry(kind, manifest)
+        if known and known.uid != entry.uid:
+            self._end(known.uid)
+        if known and known.key and known.key != entry.key:
+            self._forget(known.key, id_)
+        if entry.key:
+            self._members[entry.key].add(id_)
+        return {key for key in (known and known.key, entry.key) if key}
 
     def remove(self, kind: Kind, manifest: Manifest) -> set[Key]:
         """The object with this uid has ended."""
-        self._end(manifest)
-        id_ = _identify(kind, manifest)
-        known = self._objects.get(id_)
-        if known is None or known["metadata"]["uid"] != manifest["metadata"]["uid"]:
-            return set()
-        return self._drop(kind, id_, known)
+        id_, uid = _identify(kind, manifest), manifest["metadata"]["uid"]
+        self._end(uid)
+        known = self._entries.get(id_)
+        return self._drop(id_, known) if known and known.uid == uid else set()
 
     def replace(self, kind: Kind, namespace: str | None, version: str, items: Iterable[Manifest]) -> set[Key]:
         """Compare with a whole listing, of one namespace or of all; the groups that were wrong here."""
@@ -77,53 +94,55 @@ class Cache:
         for manifest in items:
             listed.add(manifest["metadata"]["uid"])
             changed |= self.put(kind, manifest)
-        for id_, known in list(self._objects.items()):
+        for id_, known in list(self._entries.items()):
             if id_.plural != kind.plural or (namespace and id_.namespace != namespace):
                 continue
-            if known["metadata"]["uid"] not in listed and _version(known) <= int(version):
-                self._end(known)
-                changed |= self._drop(kind, id_, known)
+            if known.uid not in listed and known.version <= int(version):
+                self._end(known.uid)
+                changed |= self._drop(id_, known)
         return changed
 
     def keys(self) -> list[Key]:
-        return [Key(id_.namespace, id_.name) for id_ in self._objects if id_.plural == GROUPS.plural]
+        return [Key(id_.namespace, id_.name) for id_ in self._entries if id_.plural == GROUPS.plural]
 
     def groups(self) -> Iterator[Manifest]:
-        return (manifest for id_, manifest in self._objects.items() if id_.plural == GROUPS.plural)
+        return (entry.parse() for id_, entry in self._entries.items() if id_.plural == GROUPS.plural)
 
     def group(self, key: Key) -> Manifest | None:
-        return self._objects.get(Id(GROUPS.plural, key.namespace, key.name))
+        entry = self._entries.get(Id(GROUPS.plural, key.namespace, key.name))
+        return entry.parse() if entry else None
 
     def owned(self, key: Key, uid: str) -> tuple[Manifest, ...]:
         """Objects that the group with this uid controls, without what an earlier one of the same name has left."""
-        plurals = {kind.plural for kind in OWNED}
-        return tuple(m for id_, m in self._members_of(key) if id_.plural in plurals and find_controller(m) == uid)
+        return tuple(
+            entry.parse() for id_, entry in self._members_of(key) if id_.plural in _OWNED and entry.controller == uid
+        )
 
     def pods(self, key: Key) -> tuple[Manifest, ...]:
-        return tuple(manifest for id_, manifest in self._members_of(key) if id_.plural == PODS.plural)
+        return tuple(entry.parse() for id_, entry in self._members_of(key) if id_.plural == PODS.plural)
 
     def __len__(self) -> int:
-        return len(self._objects)
+        return len(self._entries)
 
-    def _members_of(self, key: Key) -> Iterator[tuple[Id, Manifest]]:
+    def _members_of(self, key: Key) -> Iterator[tuple[Id, _Entry]]:
         """In a fixed order, so that equal states give equal plans."""
         members = sorted(self._members.get(key, ()), key=lambda id_: (id_.plural, id_.name))
-        return ((id_, self._objects[id_]) for id_ in members)
+        return ((id_, self._entries[id_]) for id_ in members)
 
-    def _drop(self, kind: Kind, id_: Id, known: Manifest) -> set[Key]:
-        del self._objects[id_]
-        key = _find_key(kind, known)
-        if key:
-            self._forget(key, id_)
-        return {key} if key else set()
+    def _drop(self, id_: Id, known: _Entry) -> set[Key]:
+        del self._entries[id_]
+        if known.key is None:
+            return set()
+        self._forget(known.key, id_)
+        return {known.key}
 
     def _forget(self, key: Key, id_: Id) -> None:
         self._members[key].discard(id_)
         if not self._members[key]:
             del self._members[key]
 
-    def _end(self, manifest: Manifest) -> None:
-        self._ended[manifest["metadata"]["uid"]] = None
+    def _end(self, uid: str) -> None:
+        self._ended[uid] = None
         if len(self._ended) > REMEMBERED_ENDS:
             self._ended.popitem(last=False)
 
@@ -134,6 +153,21 @@ def find_controller(manifest: Manifest) -> str | None:
     return next((owner.get("uid") for owner in owners if owner.get("controller")), None)
 
 
+_OWNED: Final = frozenset(kind.plural for kind in OWNED)
+
+
+def _make_entry(kind: Kind, manifest: Manifest) -> _Entry:
+    """Without managedFields: half of an object's size, and nothing here reads them."""
+    metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
+    return _Entry(
+        uid=metadata["uid"],
+        version=int(metadata["resourceVersion"]),
+        key=_find_key(kind, manifest),
+        controller=find_controller(manifest),
+        text=msgspec.json.encode({**manifest, "metadata": metadata}),
+    )
+
+
 def _find_key(kind: Kind, manifest: Manifest) -> Key | None:
     metadata = manifest["metadata"]
     name = metadata["name"] if kind == GROUPS else (metadata.get("labels") or {}).get(GROUP_LABEL)
@@ -142,14 +176,3 @@ def _find_key(kind: Kind, manifest: Manifest) -> Key | None:
 
 def _identify(kind: Kind, manifest: Manifest) -> Id:
     return Id(kind.plural, manifest["metadata"]["namespace"], manifest["metadata"]["name"])
-
-
-def _version(manifest: Manifest) -> int:
-    """Versions of one cluster are comparable numbers (declared so since Kubernetes 1.35, always true of etcd)."""
-    return int(manifest["metadata"]["resourceVersion"])
-
-
-def _trim(manifest: Manifest) -> Manifest:
-    """Without managedFields: half of an object's size, and nothing here reads them."""
-    metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
-    return {**manifest, "metadata": metadata}

@@ -49,6 +49,10 @@ class UnreachableError(UnavailableError):
     """No answer at all, or none in time."""
 
 
+UNKNOWN_FIELD = "failed to create typed patch object"
+"""Server-side apply says so, with status 500, of a field that its schema lacks or knows with another type (watched on
+Kubernetes 1.36). The same request will never succeed."""
+
 _BY_STATUS: dict[int, type[KubeError]] = {
     400: InvalidError,
     401: ForbiddenError,
@@ -67,6 +71,8 @@ def parse_error(status: int, body: bytes) -> KubeError:
     said = _read_status(body)
     reason = str(said.get("reason") or "") or f"HTTP{status}"
     message = str(said.get("message") or "") or body[:500].decode(errors="replace").strip() or f"HTTP {status}"
+    if message.startswith(UNKNOWN_FIELD):
+        return InvalidError(message.partition("): ")[2] or message, reason="Invalid", status=422)
     return _BY_STATUS.get(status, UnavailableError)(message, reason=reason, status=status)
 
 

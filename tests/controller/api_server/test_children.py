@@ -141,12 +141,13 @@ async def test_name_that_is_taken_is_told_and_left_alone(api: Api) -> None:
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
 
-async def test_template_that_the_api_server_refuses_creates_nothing(api: Api) -> None:
-    await api.create(make_group(prefill={"template": {"spec": {"dnsPolicy": "Sometimes"}}}))
+@pytest.mark.parametrize("field", ["dnsPolicy", "fieldOfTomorrow"])
+async def test_template_that_the_api_server_refuses_creates_nothing(api: Api, field: str) -> None:
+    await api.create(make_group(prefill={"template": {"spec": {field: "Sometimes"}}}))
 
     async def told() -> bool:
         condition = await api.condition("llm", "SpecValid")
-        return condition.get("status") == "False" and "dnsPolicy" in condition["message"]
+        return condition.get("status") == "False" and field in condition["message"]
 
     await eventually("SpecValid tells why", told)
     assert await api.owned("llm") == []
