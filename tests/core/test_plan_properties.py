@@ -3,13 +3,18 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdserving.core.observed import Observed
 from pdserving.core.plan import Plan, needs, plan, report
 from tests.core.fake_cluster import FakeCluster
 from tests.core.samples import DEFAULTS, NOW, make_group
+
+_CALM = (HealthCheck.too_slow,)
+"""A busy machine is no failure."""
+THOROUGH = settings(max_examples=15, deadline=None, suppress_health_check=_CALM)
+BROAD = settings(max_examples=50, deadline=None, suppress_health_check=_CALM)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -106,7 +111,7 @@ def settle(cluster: FakeCluster, group: dict[str, Any], rounds: int = 4) -> Plan
 
 
 @given(groups)
-@settings(max_examples=15, deadline=None)
+@THOROUGH
 def test_planning_again_after_applying_is_empty(group: dict[str, Any]) -> None:
     left = settle(FakeCluster(), group)
     assert (left.apply, left.delete, left.events) == ((), (), ())
@@ -114,7 +119,7 @@ def test_planning_again_after_applying_is_empty(group: dict[str, Any]) -> None:
 
 
 @given(groups)
-@settings(max_examples=15, deadline=None)
+@THOROUGH
 def test_a_settled_group_is_ready_and_needs_no_second_look(group: dict[str, Any]) -> None:
     group["spec"]["prefill"]["replicas"] = group["spec"]["decode"]["replicas"] = 1
     left = settle(FakeCluster(), group)
@@ -125,7 +130,7 @@ def test_a_settled_group_is_ready_and_needs_no_second_look(group: dict[str, Any]
 
 
 @given(groups, groups)
-@settings(max_examples=15, deadline=None)
+@THOROUGH
 def test_every_group_becomes_every_other(first: dict[str, Any], second: dict[str, Any]) -> None:
     cluster = FakeCluster()
     settle(cluster, first)
@@ -136,7 +141,7 @@ def test_every_group_becomes_every_other(first: dict[str, Any], second: dict[str
 
 
 @given(nonsense, nonsense)
-@settings(max_examples=50, deadline=None)
+@BROAD
 def test_any_spec_and_status_give_a_plan(spec: Any, status: Any) -> None:
     group = {**make_group(), "spec": spec, "status": status}
     result = plan(group, Observed(), NOW, DEFAULTS)
@@ -145,7 +150,7 @@ def test_any_spec_and_status_give_a_plan(spec: Any, status: Any) -> None:
 
 
 @given(templates, templates, templates)
-@settings(max_examples=50, deadline=None)
+@BROAD
 def test_any_template_gives_a_plan_or_a_condition(prefill: Any, decode: Any, proxy: Any) -> None:
     spec = {
         "prefill": {"replicas": 1, "template": prefill},
@@ -159,9 +164,12 @@ def test_any_template_gives_a_plan_or_a_condition(prefill: Any, decode: Any, pro
 
 
 @given(
-    st.lists(st.fixed_dictionaries({"kind": st.just("StatefulSet")}, optional={"spec": nonsense, "status": nonsense}))
+    st.lists(
+        st.fixed_dictionaries({"kind": st.just("StatefulSet")}, optional={"spec": nonsense, "status": nonsense}),
+        max_size=2,
+    )
 )
-@settings(max_examples=50, deadline=None)
+@BROAD
 def test_any_observed_state_gives_a_plan(objects: list[dict[str, Any]]) -> None:
     for live in objects:
         live["metadata"] = {"name": "x", "labels": {"pdserving.dev/role": "decode", "pdserving.dev/lane": "l"}}
@@ -170,7 +178,7 @@ def test_any_observed_state_gives_a_plan(objects: list[dict[str, Any]]) -> None:
 
 
 @given(nonsense, nonsense, nonsense)
-@settings(max_examples=50, deadline=None)
+@BROAD
 def test_any_pod_event_and_pool_give_a_plan(status: Any, event: Any, pool: Any) -> None:
     labels = {
         "pdserving.dev/role": "prefill",

@@ -84,6 +84,21 @@ def test_a_role_without_a_ready_pod_is_not_serving(part: str, kind: str) -> None
     assert verdicts[c.READY][2] == verdicts[kind][2]
 
 
+def test_what_blocks_is_told_before_what_passes() -> None:
+    group = make_group()
+    cluster = start(group)
+    set_ready(cluster, "-decode-", 0)
+    first, second = (pod for pod in cluster.pods if "-decode-" in pod["metadata"]["name"])
+    first["status"]["containerStatuses"] = [
+        {"name": "engine", "ready": False, "state": {"running": {"startedAt": "x"}}}
+    ]
+    waiting = {"reason": "ErrImagePull", "message": "not found"}
+    second["status"]["containerStatuses"] = [{"name": "engine", "ready": False, "state": {"waiting": waiting}}]
+    verdicts = judge(group, cluster.observe())
+    assert verdicts[c.DECODE_AVAILABLE][1] == c.IMAGE_PULL_FAILED
+    assert verdicts[c.STALLED][:2] == ("True", c.IMAGE_PULL_FAILED)
+
+
 def test_a_changed_template_is_rolled_out() -> None:
     group = make_group()
     cluster = start(group)
