@@ -53,7 +53,7 @@ def test_a_serving_group() -> None:
     group = make_group()
     cluster = start(group)
     verdicts = judge(group, cluster.observe())
-    text = "1 prefill engines, 2 decode engines and 2 proxies serve"
+    text = "ready: 1 prefill, 2 decode, 2 proxy"
     assert verdicts[c.READY] == ("True", c.SERVING, text)
     assert verdicts[c.RECONCILING][:2] == ("False", c.SETTLED)
     assert verdicts[c.BOOTSTRAP_READY][:2] == ("True", c.ALL_REGISTERED)

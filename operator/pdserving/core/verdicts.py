@@ -92,16 +92,15 @@ def _judge_ready(situation: Situation, verdicts: Mapping[str, Verdict]) -> Verdi
 
 
 def _judge_serving(situation: Situation, verdicts: Mapping[str, Verdict]) -> Verdict:
-    lane, view = situation.shown, situation.view
-    count = (
-        f"{lane.scale('prefill').ready} prefill engines, {lane.scale('decode').ready} decode engines and "
-        f"{view.proxies.ready} proxies serve"
-    )
+    lane = situation.shown
+    ready = (*(lane.scale(role).ready for role in ROLES), situation.view.proxies.ready)
+    count = "ready: {} prefill, {} decode, {} proxy".format(*ready)
     if situation.problem:
-        return Verdict("True", c.SERVING_LAST_VALID_SPEC, f"{count} the last valid spec: {situation.problem.message}")
+        text = f"{count}, with the last valid spec: {situation.problem.message}"
+        return Verdict("True", c.SERVING_LAST_VALID_SPEC, text)
     if situation.target != lane.name:
         stalled = verdicts[c.STALLED]
         reason = f": {stalled.message}" if stalled.status == "True" else ""
-        text = f"{count} in lane {lane.name} while lane {situation.target} comes up{reason}"
+        text = f"{count}, in lane {lane.name} while lane {situation.target} comes up{reason}"
         return Verdict("True", c.SERVING_PREVIOUS_LANE, text)
     return Verdict("True", c.SERVING, count)
