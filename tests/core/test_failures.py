@@ -142,6 +142,14 @@ def test_without_a_log_the_termination_message_is_all_there_is() -> None:
     assert "no error found in its log" in diagnose(ended(137)).message
 
 
+def test_a_healthy_engine_beside_a_failing_sidecar_did_not_crash() -> None:
+    pod = make_pod("p-0", ready=True, lastState={"terminated": {"exitCode": 1}}, state={"running": {"startedAt": "x"}})
+    assert not crashed(pod)
+    sidecar = {"name": "side", "ready": False, "state": {"terminated": {"exitCode": 3, "message": "ValueError: bad"}}}
+    pod["status"]["containerStatuses"].append(sidecar)
+    assert diagnose(pod).message == "pod p-0, container side: ended with exit code 3: ValueError: bad"
+
+
 def test_exit_code_0_is_an_engine_that_died() -> None:
     assert diagnose(ended(0, reason="Completed")).reason == c.ENGINE_DIED
 
