@@ -166,7 +166,7 @@ class Bench:
 
 async def measure(groups: int) -> None:
     with ControlPlane() as plane, tempfile.TemporaryDirectory() as folder:
-        plane.kubectl("apply", "--server-side", "-f", CRD)
+        plane.kubectl("apply", "--server-side", "--validate=false", "-f", CRD)
         plane.kubectl("wait", "--for=condition=Established", "crd/pdservinggroups.pdserving.dev", "--timeout=60s")
         grant(plane, USER)
         os.environ["KUBECONFIG"] = str(plane.kubeconfig)

@@ -13,7 +13,15 @@ from pdserving.kube.auth import Connection
 from pdserving.kube.kinds import GROUPS, OWNED, PODS, WATCHED
 from tests.support.harness import KEY, make_group
 
-CONNECTION = Connection("https://api", None, None, None, "secret", insecure=False)
+
+class Credentials:
+    """A service account's token, which the kubelet replaces from time to time."""
+
+    def __init__(self) -> None:
+        self.token = "first"
+
+    async def connect(self) -> Connection:
+        return Connection("https://api", None, None, None, self.token, insecure=False)
 
 
 class Suspicion:
@@ -29,7 +37,7 @@ def make_queue() -> WorkQueue[Key]:
 
 
 def make_registry(cache: Cache, queue: WorkQueue[Key], audit: Any) -> kopf.OperatorRegistry:
-    return build_registry(cache, queue, audit, CONNECTION, lambda *_: None)
+    return build_registry(cache, queue, audit, Credentials().connect, lambda *_: None)
 
 
 def find_handler(registry: kopf.OperatorRegistry, name: str) -> Any:
@@ -82,3 +90,12 @@ async def test_listed_object_makes_the_cache_suspect() -> None:
     group["metadata"]["resourceVersion"] = "5"
     await handler(event={"type": None, "object": group})
     assert suspicion.count == 1
+
+
+async def test_login_reads_the_token_of_today() -> None:
+    credentials = Credentials()
+    registry = build_registry(Cache(), make_queue(), Suspicion(), credentials.connect, lambda *_: None)  # type: ignore[arg-type]
+    (login,) = registry._activities.get_all_handlers()
+    assert (await login.fn()).token == "first"
+    credentials.token = "second"
+    assert (await login.fn()).token == "second"

@@ -29,7 +29,7 @@ def grant(plane: ControlPlane, user: str, namespaces: tuple[str, ...] = ()) -> N
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"apiVersion": "v1", "kind": "List", "items": manifests}, file)
         file.flush()
-        plane.kubectl("apply", "-f", file.name)
+        plane.kubectl("apply", "--validate=false", "-f", file.name)
 
 
 def _bind(kind: str, name: str, user: str, rules: list[dict[str, Any]], namespace: str | None) -> list[dict[str, Any]]:

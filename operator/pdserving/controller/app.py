@@ -133,8 +133,7 @@ class Operator:
 
     async def _watch(self, client: KubeClient, audit: Audit) -> None:
         """Until SIGTERM, or an error of the watches that only a restart heals."""
-        connection = await client.connection()
-        registry = build_registry(self._cache, self._queue, audit, connection, self.metrics.count_event)
+        registry = build_registry(self._cache, self._queue, audit, client.connection, self.metrics.count_event)
         await kopf.operator(
             registry=registry,
             settings=build_settings(),

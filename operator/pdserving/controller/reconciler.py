@@ -61,7 +61,7 @@ class Reconciler:
         reported = await self._report(group, planned, outcome)
         _log(key, planned, outcome, reported=reported)
         if outcome.failures:
-            return Result("failed", planned.requeue_after)
+            return Result("failed")  # the queue's backoff says when again
         if outcome.changed:
             return Result("changed", 0.0)  # the plan was made before its own effect
         return Result("changed" if reported else "settled", planned.requeue_after)

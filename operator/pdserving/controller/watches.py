@@ -3,7 +3,7 @@
 Handlers do nothing else. kopf logs an error of theirs and never repeats it, so they must not have any.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import kopf
@@ -18,16 +18,19 @@ from pdserving.kube.kinds import GROUPS, WATCHED, Kind
 CLUSTER_CHANGE_DELAY: Final = 0.1
 """Seconds: a change of one child rarely comes alone."""
 OnEvent = Callable[[str, str], None]
+Connect = Callable[[], Awaitable[Connection]]
 
 
 def build_registry(
-    cache: Cache, queue: WorkQueue[Key], audit: Audit, connection: Connection, on_event: OnEvent
+    cache: Cache, queue: WorkQueue[Key], audit: Audit, connect: Connect, on_event: OnEvent
 ) -> kopf.OperatorRegistry:
     """Explicit, so that importing registers nothing and two operators fit in one process."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def log_in(**_: Any) -> kopf.ConnectionInfo:
+    async def log_in(**_: Any) -> kopf.ConnectionInfo:
+        """Asked again whenever the API server no longer takes the token, so it is read anew each time."""
+        connection = await connect()
         return kopf.ConnectionInfo(
             server=connection.server,
             ca_path=connection.ca_path,
