@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,13 +25,13 @@ PATIENCE = 10.0
 
 
 class Clock:
-    """Loop time plus what the test skipped."""
+    """Real time plus what the test skipped."""
 
     def __init__(self) -> None:
         self.skipped = 0.0
 
     def __call__(self) -> float:
-        return asyncio.get_running_loop().time() + self.skipped
+        return time.monotonic() + self.skipped
 
 
 async def until(condition: Callable[[], Any], what: str = "condition") -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdserving.proxy import rewrite
@@ -135,6 +135,7 @@ names = st.sampled_from([*CHAT.prefill, *CHAT.dropped, "messages", "tools", "see
 objects = st.dictionaries(names | st.text(), json_values, max_size=12)
 
 
+@settings(max_examples=40)
 @given(objects)
 def test_decode_gets_the_client_s_request_and_nothing_else(body: Json) -> None:
     extras = ("vllm_xargs", "extra_args")
@@ -144,6 +145,7 @@ def test_decode_gets_the_client_s_request_and_nothing_else(body: Json) -> None:
     assert decode == {name: value for name, value in body.items() if name not in rewrite.TRANSFER}
 
 
+@settings(max_examples=40)
 @given(objects)
 def test_prefill_never_gets_what_would_keep_it_from_ending_by_length(body: Json) -> None:
     body = {name: value for name, value in body.items() if name not in ("vllm_xargs", "extra_args")}

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -51,7 +52,7 @@ class App:
     def __init__(self, config: Config, source: Source, clock: Callable[[], float] | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.config = config
-        self.wheel = Wheel(clock or loop.time)
+        self.wheel = Wheel(clock or time.monotonic)  # not loop.time: uvloop's has milliseconds
         self.pool = Pool(loop, config.connect_timeout)
         self.gateway = Gateway(config, self.wheel, self.pool)
         self.admin = AdminServer(self.gateway)
@@ -66,7 +67,8 @@ class App:
         """Returns the addresses that were bound; port 0 means any."""
         loop = asyncio.get_running_loop()
         self.wheel.run(loop)
-        self._tasks = [loop.create_task(self._discovery.run()), loop.create_task(self.gateway.epochs.run())]
+        parts = (self._discovery.run(), self.gateway.epochs.run(), self.gateway.transfers.run())
+        self._tasks = [loop.create_task(part) for part in parts]
         for task in self._tasks:
             task.add_done_callback(self._part_ended)
         main = await loop.create_server(lambda: ClientEdge(self.gateway), listen.host, listen.port, backlog=BACKLOG)

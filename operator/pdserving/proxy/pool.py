@@ -5,6 +5,7 @@ same lane (engines of different lanes can't exchange KV cache). It is rebuilt wh
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -155,7 +156,7 @@ class Pool:
             self.drop_epoch(engine, "the engine was restarted")
             self.changed.set()
         if sighting.ready and not engine.seen.ready and sighting.role == labels.DECODE:
-            engine.targets[0].since = self._loop.time()
+            engine.targets[0].since = time.monotonic()
         engine.seen = sighting
 
     def _remove(self, engine: Engine) -> None:
@@ -174,7 +175,7 @@ class Pool:
 
     def _replace_epoch(self, engine: Engine, epoch: Epoch) -> None:
         engine.epoch = epoch
-        now, many = self._loop.time(), len(epoch.engine_ids) > 1
+        now, many = time.monotonic(), len(epoch.engine_ids) > 1
         engine.targets = [
             Target(engine, rank, engine_id, many=many, since=now)
             for rank, engine_id in sorted(epoch.engine_ids.items())

@@ -4,6 +4,7 @@ A `Leg` is called back; there is no Task, Future, queue or copy per exchange or 
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -205,7 +206,7 @@ class Endpoint:
         """In order of use. A dict, so that an engine that closes thousands at once costs no search for each."""
         self.open = 0
         self.closed = False
-        self.clock: Callable[[], float] = loop.time
+        self.clock: Callable[[], float] = time.monotonic
         self.dialed: Callable[[], None] | None = None
         """Called for each new connection."""
         self._connect_timeout = connect_timeout
