@@ -45,7 +45,7 @@ def _build_kubernetes(target: Path, env: Mapping[str, str]) -> None:
     with console.step(f"building Kubernetes {KUBERNETES} (about 7 minutes on 2 cores)"):
         for name in KUBERNETES_PROGRAMS:
             _go(env, versions.GO_FILES, "build", *flags, "-o", f"{target}/", f"k8s.io/kubernetes/cmd/{name}")
-        source = _go(env, versions.GO_FILES, "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes", log=None).strip()
+        source = _go(env, versions.GO_FILES, "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes", log=None).split()[-1]
         run("gcc", "-Os", "-static", "-o", target / "pause", f"{source}/build/pause/linux/pause.c", log=LOG)
 
 
