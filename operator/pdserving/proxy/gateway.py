@@ -19,6 +19,7 @@ from pdserving.proxy.pairs import Pairs
 from pdserving.proxy.pool import Engine, Pool
 from pdserving.proxy.relay import Relay
 from pdserving.proxy.session import Session
+from pdserving.proxy.transfers import TransferWatch
 
 ASIDE_SECONDS: Final = 2.0
 
@@ -32,6 +33,7 @@ class Gateway:
         self.pairs = Pairs()
         self.access_log = AccessLog(wheel) if config.access_log else None
         self.epochs = EpochReader(pool, config)
+        self.transfers = TransferWatch(pool)
         self.edges: set[ClientEdge] = set()
         self.draining = False
         self.in_flight = 0

@@ -10,6 +10,7 @@ from pdserving.proxy.http.edge import ClientEdge
 from pdserving.proxy.http.reply import Reply, build_failure
 from pdserving.proxy.http.request import Request
 from pdserving.proxy.metrics import Sample
+from pdserving.proxy.transfers import MOVING, UNKNOWN
 
 if TYPE_CHECKING:
     from pdserving.proxy.gateway import Gateway
@@ -38,6 +39,8 @@ def build_admin_pages(gateway: "Gateway") -> dict[bytes, Page]:
     def pool() -> Reply:
         described = gateway.pool.describe()
         described["ready"] = described["ready"] and not gateway.draining
+        for engine, entry in zip(gateway.pool.decodes, described["decode"], strict=True):
+            entry["kv"] = gateway.transfers.flow(engine).describe()
         return Reply(200, msgspec.json.encode(described))
 
     def pairs() -> Reply:
@@ -70,6 +73,12 @@ def register_gauges(gateway: "Gateway") -> None:
         pairs = gateway.pairs.describe(gateway.wheel.clock())
         return [((pair["prefill"], pair["decode"]), int(pair["quarantined_for"] > 0)) for pair in pairs]
 
+    def moving() -> Iterable[Sample]:
+        flows = [(engine.seen.pod, gateway.transfers.flow(engine).state) for engine in pool.decodes]
+        return [((pod,), int(state == MOVING)) for pod, state in flows if state != UNKNOWN]
+
+    text = "1 while a decode engine fetches KV cache, 0 while it computes what it should fetch."
+    gauge("kv_moving", text, ("decode",), moving)
     gauge("pair_quarantined", "1 while a pair of engines that failed is avoided.", ("prefill", "decode"), quarantined)
     engine_labels = ("role", "pod")
     gauge("in_flight", "Requests being served.", (), lambda: [((), gateway.in_flight)])

@@ -276,6 +276,7 @@ class Session(Answering):
             self._gateway.local_prefills -= 1
         if self._first and self._transfer is not None and self._prefill is not None and self._decode is not None:
             self._gateway.pairs.succeeded(self._prefill.engine, self._decode.engine)
+            self._gateway.transfers.asked(self._decode.engine, self._tokens)
 
     def _log(self, outcome: str) -> None:
         log = self._gateway.access_log
