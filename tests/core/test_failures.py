@@ -37,7 +37,10 @@ def test_a_ready_pod_has_no_failure() -> None:
 
 def test_unschedulable_repeats_the_scheduler() -> None:
     pod = make_pod("p-0")
-    message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    message = (
+        "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. no new claims to deallocate, "
+        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    )
     pod["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
     failure = diagnose(pod)
     assert failure.reason == c.UNSCHEDULABLE

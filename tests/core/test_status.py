@@ -84,6 +84,14 @@ def test_a_role_without_a_ready_pod_is_not_serving(part: str, kind: str) -> None
     assert verdicts[c.READY][2] == verdicts[kind][2]
 
 
+def test_a_role_without_replicas_says_so() -> None:
+    group = make_group(decode={"replicas": 0})
+    cluster = start(group)
+    verdicts = judge(group, cluster.observe())
+    told = ("False", c.SCALED_TO_ZERO, "no decode pods are wanted; raise replicas of decode")
+    assert verdicts[c.DECODE_AVAILABLE] == verdicts[c.READY] == told
+
+
 def test_what_blocks_is_told_before_what_passes() -> None:
     group = make_group()
     cluster = start(group)

@@ -17,6 +17,8 @@ PREFLIGHT_PASSED: Final = "PreflightPassed"
 """The engine pods found usable HCAs, memory limits and addresses; only with protocol rdma and a preflight."""
 BOOTSTRAP_READY: Final = "BootstrapReady"
 """Every ready prefill engine has registered all its ranks in its bootstrap server, as the proxies see it."""
+KV_TRANSFER_VERIFIED: Final = "KVTransferVerified"
+"""Decode engines fetch KV cache instead of computing prompts themselves, by their own counters."""
 PREFILL_AVAILABLE: Final = "PrefillAvailable"
 DECODE_AVAILABLE: Final = "DecodeAvailable"
 PROXY_AVAILABLE: Final = "ProxyAvailable"
@@ -28,6 +30,7 @@ TYPES: Final = (
     SPEC_VALID,
     PREFLIGHT_PASSED,
     BOOTSTRAP_READY,
+    KV_TRANSFER_VERIFIED,
     PREFILL_AVAILABLE,
     DECODE_AVAILABLE,
     PROXY_AVAILABLE,
@@ -91,10 +94,16 @@ BOOTSTRAP_UNREACHABLE: Final = "BootstrapUnreachable"
 NO_READY_PREFILL: Final = "NoReadyPrefill"
 NO_PROXY_REPORT: Final = "NoProxyReport"
 
+# KVTransferVerified
+KV_MOVES: Final = "KVMoves"
+NO_KV_MOVED: Final = "NoKVMoved"
+NO_TRANSFER_SEEN: Final = "NoTransferSeen"
+
 # PrefillAvailable, DecodeAvailable, ProxyAvailable
 ALL_READY: Final = "AllReady"
 SOME_READY: Final = "SomeReady"
 NONE_READY: Final = "NoneReady"
+SCALED_TO_ZERO: Final = "ScaledToZero"
 
 # Why a pod is not ready
 STARTING: Final = "Starting"

@@ -24,6 +24,8 @@ IMAGE_REASONS = frozenset(
 CONFIG_REASONS = frozenset(("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"))
 BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (\w+: )?')
 STATEFUL_SET_PREFIX = re.compile(r"^create Pod \S+ in StatefulSet \S+ failed error: ")
+PREEMPTION = re.compile(r" (no new claims to deallocate, )?preemption: .*$")
+"""Why the scheduler could not evict others: true, and no help."""
 VOLUME_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "Failed")
 POD_SECURITY_REMEDY = (
     "label the namespace pod-security.kubernetes.io/enforce=privileged, or use transfer.protocol tcp and a template "
@@ -75,7 +77,7 @@ def _scheduling(pod: Object) -> Failure | None:
     condition = _condition(pod, "PodScheduled")
     if condition.get("status") != "False":
         return None
-    report = str(condition.get("message", "no reason given")).rstrip(". ")
+    report = PREEMPTION.sub("", str(condition.get("message", "no reason given"))).rstrip(". ")
     text = f"pod {name_of(pod)} can't be scheduled: {report}; add or free nodes, or ask for less"
     return Failure(c.UNSCHEDULABLE, text)
 

@@ -10,6 +10,7 @@ from pdserving.core.failures import Failure
 from pdserving.core.group import Problem
 from pdserving.core.preflight import judge_preflight
 from pdserving.core.situation import Situation, diagnose, find_obstacle
+from pdserving.core.transfer import judge_transfer
 from pdserving.core.view import ROLES, Scale
 
 REMEDY_SUSPENDED = "set spec.suspend to false to start it again"
@@ -21,6 +22,7 @@ def judge(situation: Situation) -> dict[str, Verdict]:
     verdicts = {
         c.SPEC_VALID: _judge_spec(situation.problem),
         c.BOOTSTRAP_READY: judge_bootstrap(view, shown.name),
+        c.KV_TRANSFER_VERIFIED: judge_transfer(view, shown.name),
         c.PREFILL_AVAILABLE: _judge_scale(situation, "prefill", situation.scale("prefill"), failures["prefill"]),
         c.DECODE_AVAILABLE: _judge_scale(situation, "decode", situation.scale("decode"), failures["decode"]),
         c.PROXY_AVAILABLE: _judge_scale(situation, PROXY, situation.proxies, failures[PROXY]),
@@ -44,6 +46,8 @@ def _judge_scale(situation: Situation, role: str, scale: Scale, failure: Failure
     count = f"{scale.ready} of {scale.desired} {role} pods are ready"
     if situation.suspended:
         return Verdict("False", c.SUSPENDED, f"suspended; {REMEDY_SUSPENDED}")
+    if situation.group and not scale.desired and not scale.ready:
+        return Verdict("False", c.SCALED_TO_ZERO, f"no {role} pods are wanted; raise replicas of {role}")
     if scale.ready:
         if scale.ready >= scale.desired:
             return Verdict("True", c.ALL_READY, count)
