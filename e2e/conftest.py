@@ -25,7 +25,9 @@ NAMESPACE = "pdserving-e2e"
 GROUP = "tiny"
 RESYNC_SECONDS = 10
 WATCHED = [OPERATOR_NAMESPACE, NAMESPACE]
+MOST_EVIDENCE = 3
 _evidence_from: list[Kubectl] = []
+_shown: list[str] = []
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +78,11 @@ def group(starting: Group) -> Group:
 def plain(target: Target, kubectl: Kubectl, starting: Group) -> Iterator[Plain]:
     """An engine without P/D, the source of right answers."""
     kubectl.run(
-        "wait", "--for=condition=Ready", f"pod/{plain_engine.NAME}", f"--timeout={START_SECONDS:.0f}s", timeout=START_SECONDS + 10
+        "wait",
+        "--for=condition=Ready",
+        f"pod/{plain_engine.NAME}",
+        f"--timeout={START_SECONDS:.0f}s",
+        timeout=START_SECONDS + 10,
     )
     with target.reach(kubectl, plain_engine.NAME, 8000) as url:
         eventually("the plain engine answers", lambda: ask(url, WARM_UP), within=60)
@@ -95,7 +101,9 @@ def url(target: Target, kubectl: Kubectl, group: Group) -> Iterator[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the cluster beside the first failures; later ones are mostly their consequences."""
     report = yield
-    if report.failed and _evidence_from:
+    if report.failed and _evidence_from and len(_shown) < MOST_EVIDENCE:
+        _shown.append(report.nodeid)
         report.sections.append(("the cluster", gather(_evidence_from[0], WATCHED)))
     return report

@@ -39,7 +39,7 @@ def _container(name: str) -> dict[str, Any]:
     return {"template": {"spec": {"containers": [{"name": name, "image": "x"}]}}}
 
 
-RDMA = {"protocol": "rdma", "rdma": {"devicePlugin": {"resource": "rdma/hca_shared_devices_a"}}}
+RDMA: dict[str, Any] = {"protocol": "rdma", "rdma": {"devicePlugin": {"resource": "rdma/hca_shared_devices_a"}}}
 
 MISTAKES: dict[str, Mistake] = {
     "unknown-field": Mistake({"prefil": {"replicas": 1}}, (r'unknown field "(spec\.)?prefil"',)),
@@ -71,9 +71,13 @@ MISTAKES: dict[str, Mistake] = {
     "huge-replicas": Mistake(
         {"decode": {"replicas": 100000}}, (r"spec\.decode\.replicas", "less than or equal to 256")
     ),
-    "rdma-without-a-mode": Mistake({"transfer": {"protocol": "rdma"}}, (r"spec\.transfer", r"rdma\.devicePlugin")),
+    "rdma-without-a-mode": Mistake({"transfer": {"protocol": "rdma"}}, (r"spec\.transfer", "set one of its modes")),
     "rdma-with-an-empty-mode": Mistake(
-        {"transfer": {"protocol": "rdma", "rdma": {}}}, (r"spec\.transfer\.rdma", r"rdma\.devicePlugin")
+        {"transfer": {"protocol": "rdma", "rdma": {}}}, (r"spec\.transfer\.rdma", "exactly one of devicePlugin")
+    ),
+    "rdma-with-two-modes": Mistake(
+        {"transfer": {"protocol": "rdma", "rdma": {**RDMA["rdma"], "resourceClaim": {"templateName": "hca"}}}},
+        (r"spec\.transfer\.rdma", "exactly one of devicePlugin"),
     ),
     "rdma-beside-tcp": Mistake({"transfer": {**RDMA, "protocol": "tcp"}}, (r"spec\.transfer", "remove transfer.rdma")),
     "two-model-sources": Mistake(

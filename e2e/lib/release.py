@@ -1,5 +1,6 @@
 """The operator, installed the only way that users install it: with Helm, from the chart in this repository."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import httpx
 
 from e2e.lib.engine import parse_samples
 from e2e.lib.kubectl import Helm, Kubectl
+from e2e.lib.target import as_it_is
 from e2e.lib.waiting import eventually
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "pdserving"
@@ -31,6 +33,7 @@ class Release:
 
         What ran before is restarted: the tag may be the old one and its content new.
         """
+        self._finish_interrupted()
         before = self.kubectl.find("deployment", DEPLOYMENT)
         repository, _, tag = image.rpartition(":")
         chosen = {"image.repository": repository, "image.tag": tag, **values}
@@ -38,9 +41,18 @@ class Release:
         self.helm.run(
             "upgrade", "--install", NAME, str(CHART), f"--namespace={NAMESPACE}", "--create-namespace", *settings
         )
-        if before:
+        if before and not as_it_is():
             self.kubectl.run("rollout", "restart", f"deployment/{DEPLOYMENT}")
         self.wait()
+
+    def _finish_interrupted(self) -> None:
+        """Helm refuses to touch a release whose last change was interrupted, for ever: undo that change."""
+        releases = json.loads(self.helm.run("list", "--all", "-o", "json", f"--namespace={NAMESPACE}"))
+        match [each["status"] for each in releases if each["name"] == NAME]:
+            case ["pending-install"]:
+                self.uninstall()
+            case [status] if status.startswith("pending"):
+                self.helm.run("rollback", NAME, f"--namespace={NAMESPACE}")
 
     def uninstall(self) -> None:
         self.helm.run("uninstall", NAME, f"--namespace={NAMESPACE}", "--ignore-not-found", "--wait")

@@ -60,12 +60,16 @@ def chosen() -> str:
     return name
 
 
+def as_it_is() -> bool:
+    return bool(os.environ.get("PDSERVING_AS_IS"))
+
+
 def start() -> Target:
     """Start the chosen cluster or find it running, and bring the images to it; idempotent.
 
     With PDSERVING_AS_IS=1 it is taken as it is, with the images that it has.
     """
-    if os.environ.get("PDSERVING_AS_IS"):
+    if as_it_is():
         return find()
     match chosen():
         case "self":
