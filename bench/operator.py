@@ -16,15 +16,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.lib import audit
 from pdserving.kube.client import KubeClient
+from pdserving.kube.errors import UnreachableError
 from pdserving.kube.kinds import PODS, find_kind
 from tests.support.api import Api, eventually, make_group
 from tests.support.operator_process import OperatorProcess
 from tests.support.rights import grant
 
+T = TypeVar("T")
 CRD = Path(__file__).parents[1] / "crds/pdserving.dev_pdservinggroups.yaml"
 NAMESPACE = "bench"
 USER = "operator"
@@ -88,7 +91,7 @@ class Bench:
         self._show("CPU for it", f"{(used.cpu - idle.cpu) / len(self._names) * 1000:.0f} ms a group")
 
     async def _complete(self) -> bool:
-        return len(await self._api.find(LAST)) == 3 * len(self._names)
+        return len(await _insist(lambda: self._api.find(LAST))) == 3 * len(self._names)
 
     def _count_requests(self) -> None:
         """Requests that name a group's objects, up to the creation of the last of them."""
@@ -119,7 +122,7 @@ class Bench:
 
     async def _make_ready(self) -> None:
         """In the kubelet's place."""
-        names = [pod["metadata"]["name"] for pod in await self._api.find(PODS)]
+        names = [pod["metadata"]["name"] for pod in await _insist(lambda: self._api.find(PODS))]
         await self._each(names, lambda name: self._api.patch(PODS, name, READY, "status"))
 
     async def _restart(self) -> None:
@@ -149,7 +152,7 @@ class Bench:
 
         async def one(name: str) -> None:
             async with limit:
-                await request(name)
+                await _insist(lambda: request(name))
 
         await asyncio.gather(*map(one, names))
 
@@ -162,6 +165,15 @@ class Bench:
     def _show(self, what: str, figure: str) -> None:
         self.rows.append((what, figure))
         print(f"{what:<36} {figure}", flush=True)
+
+
+async def _insist(request: Callable[[], Awaitable[T]]) -> T:
+    """A loaded machine's API server may need longer than a request's deadline."""
+    while True:
+        try:
+            return await request()
+        except UnreachableError:
+            await asyncio.sleep(1)
 
 
 async def measure(groups: int) -> None:

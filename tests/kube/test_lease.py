@@ -8,7 +8,7 @@ import pytest
 
 from pdserving.kube.errors import ConflictError, NotFoundError, UnreachableError
 from pdserving.kube.kinds import Kind
-from pdserving.kube.lease import Lease, LeaseLostError, lead
+from pdserving.kube.lease import DEFAULT_TIMING, Lease, LeaseLostError, lead
 from tests.support.virtual_time import now, run
 
 
@@ -94,7 +94,7 @@ def test_regular_end_hands_over_within_one_retry() -> None:
         assert second.started is not None
         return second.started - first.ended
 
-    assert 0 <= run(scenario()) <= 3
+    assert 0 <= run(scenario()) <= DEFAULT_TIMING.retry + 1
 
 
 def test_dead_holder_is_replaced_after_the_duration() -> None:
@@ -110,7 +110,7 @@ def test_dead_holder_is_replaced_after_the_duration() -> None:
         assert second.started is not None
         return second.started - died
 
-    assert 15 <= run(scenario()) <= 18
+    assert 0 <= run(scenario()) - DEFAULT_TIMING.duration <= DEFAULT_TIMING.retry + 1
 
 
 @pytest.mark.parametrize("trouble", ["down", "hanging"])
@@ -127,7 +127,7 @@ def test_holder_cut_off_stops_before_another_may_start(trouble: str) -> None:
         assert first.ended is not None
         return first.ended - cut_off
 
-    assert run(scenario()) < 15
+    assert run(scenario()) < DEFAULT_TIMING.duration
 
 
 def test_short_outage_is_no_loss() -> None:
@@ -168,7 +168,7 @@ def test_two_that_claim_at_once_are_told_apart() -> None:
         store = Store()
         replicas = [Replica(store, name) for name in ("a", "b", "c")]
         tasks = [asyncio.create_task(replica.run()) for replica in replicas]
-        await asyncio.sleep(20)
+        await asyncio.sleep(100)
         active = [replica for replica in replicas if replica.started]
         for task in tasks:
             task.cancel()

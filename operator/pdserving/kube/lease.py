@@ -27,11 +27,13 @@ class Requests(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """In seconds; client-go's defaults."""
+    """In seconds. Twice client-go's defaults: nothing that serves depends on a quick change of the operator, and an
+    overloaded API server must not make operators restart on top of it.
+    """
 
-    duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry: float = 2.0
+    duration: float = 30.0
+    renew_deadline: float = 20.0
+    retry: float = 4.0
 
 
 DEFAULT_TIMING: Final = Timing()

@@ -27,7 +27,7 @@ async def all_children(api: Api) -> list[Manifest]:
         found = await api.owned("llm")
         return found if len(found) == CHILDREN else None
 
-    return await eventually("the group has all its objects", complete) or []
+    return await eventually("the group has all its objects", complete, within=120) or []
 
 
 async def settled(api: Api, operator: OperatorProcess) -> None:

@@ -99,7 +99,7 @@ async def test_standby_is_ready_and_takes_over_at_once_from_one_that_stops(
     async def leads() -> bool:
         return second.metric("pdserving_leader") == 1
 
-    await eventually("the standby leads", leads, within=10)
+    await eventually("the standby leads", leads, within=15)
 
 
 async def test_standby_takes_over_from_one_that_is_killed(
@@ -115,5 +115,5 @@ async def test_operator_that_loses_its_lease_stops_with_an_error(api: Api, lone:
     path = LEASES.path("default", api.namespace)
     stolen = {"spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600}}
     await api._client.request("patch", LEASES, path, stolen)
-    assert lone.wait(within=30) == 1
+    assert lone.wait(within=60) == 1
     assert "is held by another" in lone.log
