@@ -77,13 +77,8 @@ def group(starting: Group) -> Group:
 @pytest.fixture(scope="session")
 def plain(target: Target, kubectl: Kubectl, starting: Group) -> Iterator[Plain]:
     """An engine without P/D, the source of right answers."""
-    kubectl.run(
-        "wait",
-        "--for=condition=Ready",
-        f"pod/{plain_engine.NAME}",
-        f"--timeout={START_SECONDS:.0f}s",
-        timeout=START_SECONDS + 10,
-    )
+    deadline = f"--timeout={START_SECONDS:.0f}s"
+    kubectl.run("wait", "--for=condition=Ready", f"pod/{plain_engine.NAME}", deadline, timeout=START_SECONDS + 10)
     with target.reach(kubectl, plain_engine.NAME, 8000) as url:
         eventually("the plain engine answers", lambda: ask(url, WARM_UP), within=60)
         yield Plain(kubectl, url)
