@@ -23,7 +23,7 @@ from e2e.lib import audit
 from pdserving.kube.client import KubeClient
 from pdserving.kube.errors import UnreachableError
 from pdserving.kube.kinds import PODS, find_kind
-from tests.support.api import Api, eventually, make_group
+from tests.support.api import READY, Api, eventually, make_group
 from tests.support.operator_process import OperatorProcess
 from tests.support.rights import grant
 
@@ -36,12 +36,6 @@ LAST = find_kind("policy/v1", "PodDisruptionBudget")
 """Three of each group, applied last."""
 WINDOW = 45.0
 """Seconds of watching a steady state: each group is looked at about three times."""
-READY = {
-    "status": {
-        "phase": "Running",
-        "conditions": [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Initialized", "Ready")],
-    }
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ Right = tuple[str, str, str]
 """API group, resource, verb."""
 NEEDED_THOUGH_UNSEEN: dict[Right, str] = {
     ("", "pods", "get"): "the proxy's Role contains it, and nobody may grant a right that he does not hold",
+    ("apps", "statefulsets", "delete"): "only a lane that another has replaced is deleted; the api tier watches that",
 }
 
 
