@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdserving.core.observed import Observed
-from pdserving.core.plan import Plan, needs, plan, report
+from pdserving.core.plan import WATCH_SECONDS, Plan, needs, plan, report
 from tests.core.fake_cluster import FakeCluster
 from tests.core.samples import DEFAULTS, NOW, make_group
 
@@ -120,11 +120,11 @@ def test_planning_again_after_applying_is_empty(group: dict[str, Any]) -> None:
 
 @given(groups)
 @THOROUGH
-def test_a_settled_group_is_ready_and_needs_no_second_look(group: dict[str, Any]) -> None:
+def test_a_settled_group_is_ready_and_is_only_watched(group: dict[str, Any]) -> None:
     group["spec"]["prefill"]["replicas"] = group["spec"]["decode"]["replicas"] = 1
     left = settle(FakeCluster(), group)
     conditions = {condition["type"]: condition["status"] for condition in left.status["conditions"]}
-    assert left.requeue_after is None
+    assert left.requeue_after == (None if group["spec"]["suspend"] else WATCH_SECONDS)
     assert conditions["Ready"] == str(not group["spec"]["suspend"])
     assert (conditions["Reconciling"], conditions["Stalled"]) == ("False", "False")
 

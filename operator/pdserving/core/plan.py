@@ -33,6 +33,8 @@ __all__ = ["ApplyFailure", "Defaults", "Event", "Needs", "ObjectRef", "Plan", "n
 
 LOOK_AGAIN_SECONDS = 15.0
 """While something is not settled: events and a proxy's pool are not watched."""
+WATCH_SECONDS = 30.0
+"""While all is well: whether KV cache moves is known to the proxies alone."""
 SETTLED = ((c.READY, "True"), (c.RECONCILING, "False"), (c.STALLED, "False"), (c.BOOTSTRAP_READY, "True"))
 
 
@@ -105,7 +107,7 @@ def _proceed(manifest: Mapping[str, Any], view: View, wanted: Wanted, now: datet
         delete=delete,
         status=status,
         events=tuple(_find_lane_events(view, wanted.lane, obsolete)),
-        requeue_after=LOOK_AGAIN_SECONDS if _is_open(status) else None,
+        requeue_after=_look_again(status),
         dry_run=tuple(manifest for manifest in apply if _carries_template(wanted.group, manifest)),
     )
 
@@ -125,10 +127,12 @@ def _carries_template(group: Group, manifest: Mapping[str, Any]) -> bool:
     return role in owners and owners[role].template is not None
 
 
-def _is_open(status: Mapping[str, Any]) -> bool:
+def _look_again(status: Mapping[str, Any]) -> float | None:
     verdicts = read_verdicts(status)
+    if verdicts[c.READY].reason == c.SUSPENDED:
+        return None
     settled = all(verdicts[kind].status == wanted for kind, wanted in SETTLED)
-    return not settled and verdicts[c.READY].reason != c.SUSPENDED
+    return WATCH_SECONDS if settled else LOOK_AGAIN_SECONDS
 
 
 def _find_lane_events(view: View, target: str, obsolete: Sequence[Lane]) -> Iterator[Event]:
