@@ -29,7 +29,7 @@ check: ## lint, types, import contracts, generated files: seconds
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@PYTHONPATH=operator $(VENV)/bin/lint-imports --no-cache
-	@$(VENV)/bin/codespell operator tests e2e bench charts docs examples images scripts *.md --skip '*.json,*.sum,*.mod,*.lock' --ignore-words-list "ser,te,crate,nd,aks"
+	@$(VENV)/bin/codespell operator tests e2e bench charts docs examples images scripts *.md --skip '*.json,*.sum,*.mod,*.lock' --ignore-words-list "ser,te,crate,nd,aks,allready"
 	@$(PYTHON_RUN) -m scripts.generate --check
 format: ## format the code and sort its imports
 	@$(VENV)/bin/ruff check --fix-only .

@@ -150,8 +150,8 @@ async def connect(proxy: Proxy) -> AsyncIterator[RawClient]:
 
 def events(text: str) -> list[Any]:
     """The JSON of each server-sent event; ``[DONE]`` as text."""
-    datas = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
-    return [data if data == "[DONE]" else json.loads(data) for data in datas]
+    payloads = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+    return [data if data == "[DONE]" else json.loads(data) for data in payloads]
 
 
 def words(text: str) -> list[str]:
