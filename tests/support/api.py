@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pdserving.kube.client import KubeClient
-from pdserving.kube.errors import NotFoundError
+from pdserving.kube.errors import NotFoundError, UnreachableError
 from pdserving.kube.kinds import GROUPS, OWNED, PODS, Kind, kind_of
 
 Manifest = dict[str, Any]
@@ -33,6 +33,14 @@ class Api:
     async def create_namespace(self) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         await self._client.request("create", NAMESPACES, NAMESPACES.path(), body)
+
+    async def answers(self) -> bool:
+        """Whether the API server is reachable; connections from before its restart are used up by asking."""
+        try:
+            await self.find(GROUPS)
+        except UnreachableError:
+            return False
+        return True
 
     async def create(self, manifest: Manifest) -> Manifest:
         kind = kind_of(manifest)

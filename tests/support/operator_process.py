@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -58,7 +59,7 @@ class OperatorProcess:
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(argv, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        self._wait(until)
+        self._wait(f"answering {until}", lambda: self.get(until)[0] == 200)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """The exit status."""
@@ -86,15 +87,19 @@ class OperatorProcess:
         samples = (sample for family in families for sample in family.samples)
         return sum(s.value for s in samples if s.name == name and labels.items() <= s.labels.items())
 
-    def _wait(self, path: str) -> None:
+    def lead(self) -> None:
+        """Returns when it holds the lease; a standby is ready too."""
+        self._wait("leading", lambda: self.metric("pdserving_leader") == 1)
+
+    def _wait(self, what: str, check: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             assert self._process
             assert self._process.poll() is None, f"the operator ended at its start:\n{self.log[-4000:]}"
             try:
-                if self.get(path)[0] == 200:
+                if check():
                     return
             except OSError:
                 pass
             time.sleep(0.1)
-        raise AssertionError(f"the operator does not answer {path}:\n{self.log[-4000:]}")
+        raise AssertionError(f"the operator is not {what} after {START_SECONDS} s:\n{self.log[-4000:]}")

@@ -5,10 +5,14 @@ pytest takes its warning for an error of the test that runs when the collector d
 
 import gc
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
-def collect_refused_sockets() -> None:
-    """To be called after waiting for a server."""
+@contextmanager
+def tolerated() -> Iterator[None]:
+    """Around waiting for a server."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
+        yield
         gc.collect()
