@@ -38,13 +38,16 @@ generate: ## write the CRD and its copy in the chart anew
 	@$(PYTHON_RUN) -m scripts.generate
 
 ##@ Test
-.PHONY: test test-unit test-api e2e
-test: check test-unit test-api e2e ## every tier; with CI=true a skipped tier fails
+.PHONY: test test-unit test-api test-cluster e2e
+test: check test-unit test-api test-cluster ## every tier; with CI=true a skipped tier fails
 test-unit: ## pure code and the proxy on loopback: seconds
 	@$(PYTEST) tests -m "not api and not cluster"
 test-api: ## the operator against a real etcd and kube-apiserver
 	@$(PYTHON_RUN) -m e2e.cluster build --only binaries
 	@$(PYTEST) tests -m api
+test-cluster: ## what of the main suite has been seen to pass, with real engines
+	@echo "left out, since nobody has seen it pass yet:" && grep -l mark.unwatched e2e/main/*.py
+	@$(PYTEST) e2e/main -m "not unwatched"
 e2e: ## real engines in a real cluster: SUITE=main
 	@$(PYTEST) e2e/$(SUITE)
 

@@ -82,6 +82,7 @@ class Bench:
         await eventually("every group has all its objects", self._complete, within=1800)
         took, used = time.monotonic() - started, read_usage(self._operator.pid)
         self._show("from nothing to all objects", f"{took:.0f} s for {len(self._names)} groups")
+        self._show("memory with all objects", f"{used.rss:.0f} MiB, peak {used.peak:.0f} MiB")
         self._show("CPU for it", f"{(used.cpu - idle.cpu) / len(self._names) * 1000:.0f} ms a group")
 
     async def _complete(self) -> bool:

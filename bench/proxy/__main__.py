@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,8 +22,9 @@ from bench.proxy.targets import BUILDERS, OURS, Target, build_targets, default_p
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that every process started here is ended
     options = _parse_arguments()
-    cores = Cores(*options.cores)
+    cores = _choose_cores(options)
     targets = build_targets(options.targets, options.python)
     loads = [s for s in scenarios.ALL if not options.scenarios or s.name in options.scenarios]
     if options.quick:
@@ -49,6 +51,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--cores", type=int, nargs=2, default=(0, 1), help="proxy's, engines' and clients'; default 0 1"
     )
+    parser.add_argument("--realtime", action="store_true", help="run ahead of all other work (a busy machine; root)")
     parser.add_argument("--python", default=default_python(), help="interpreter that runs pdserving")
     parser.add_argument("--json", type=Path, help="also write every run to this file")
     options = parser.parse_args()
@@ -57,6 +60,11 @@ def _parse_arguments() -> argparse.Namespace:
     if not set(options.cores) <= os.sched_getaffinity(0):
         parser.error(f"cores {options.cores} are not both usable here; two cores are needed")
     return options
+
+
+def _choose_cores(options: argparse.Namespace) -> Cores:
+    proxy, load = options.cores
+    return Cores(proxy, load, realtime=options.realtime)
 
 
 def _in_turn(
@@ -74,9 +82,10 @@ def _measure_all(
     runs, problems = [], []
     for target, load in _in_turn(targets, loads, options.repetitions):
         try:
-            runs.append(_quiet_run(target, load, Cores(*options.cores), options.attempts))
+            runs.append(_quiet_run(target, load, _choose_cores(options), options.attempts))
         except InvalidRunError as error:
             problems.append(f"{target.name}, {load.name}: {error}")
+            print(problems[-1], file=sys.stderr)
     return runs, problems
 
 

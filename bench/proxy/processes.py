@@ -29,9 +29,11 @@ class Cores:
 
     proxy: int
     load: int
+    realtime: bool = False
+    """Ahead of all other work on these cores: short runs on a busy machine, at its cost. Needs root."""
 
     def pin(self, core: int) -> list[str]:
-        return ["taskset", "-c", str(core)]
+        return ["taskset", "-c", str(core), *(["chrt", "--fifo", "1"] if self.realtime else [])]
 
 
 def free_ports() -> Ports:

@@ -58,7 +58,7 @@ def _pdserving(python: str) -> Target:
     def command(ports: Ports, _: Path) -> list[str]:
         listen = ["--listen", f"127.0.0.1:{ports.proxy}", "--admin", f"127.0.0.1:{ports.admin}"]
         engines = ["--prefill", ports.prefill_url, "--bootstrap-port", str(ports.bootstrap)]
-        return [python, "-m", "pdserving", "proxy", *listen, *engines, "--decode", ports.decode_url]
+        return [python, "-m", "pdserving", "proxy", *listen, *engines, "--decode", ports.decode_url, "--access-log"]
 
     return Target(OURS, "transfer", command, {"PYTHONPATH": str(source)})
 

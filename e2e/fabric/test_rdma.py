@@ -20,6 +20,7 @@ from e2e.lib.waiting import eventually
 
 LENGTH = 96
 STATS = "import glob, json; print(json.dumps([json.load(open(f)) for f in glob.glob('/tmp/*.json')]))"
+NOTICE_SECONDS = 60.0
 RECOVERY_SECONDS = 60.0
 """Mooncake leaves a device alone for 30 s after its port has come back."""
 
@@ -116,11 +117,19 @@ def test_a_passing_fault_strikes_and_is_not_seen(
     eventually("the fault struck", lambda: told in group.kubectl.run("logs", prefill.pod, "-c", "engine"), within=20)
 
 
-def test_a_port_that_is_down_costs_speed_not_answers_and_heals(url: str, fabric: Fabric, decoder: Engine) -> None:
+def test_a_port_that_is_down_costs_speed_not_answers_and_heals(
+    url: str, fabric: Fabric, group: Group, decoder: Engine
+) -> None:
+    """Clients see right answers throughout; only the condition says that every prompt is computed twice."""
+    group.wait_condition("KVTransferVerified", "True", NOTICE_SECONDS)
     fabric.change("prefill", "state = DOWN")
     answer, count = ask_and_count(url, decoder, 2)
     assert answer.tokens == right_tokens(decoder, 2)
     assert count == 0
+    told = group.wait_condition("KVTransferVerified", "False", NOTICE_SECONDS)
+    assert told["reason"] == "NoKVMoved"
+    assert decoder.pod in told["message"]
+    assert group.condition("Ready")["status"] == "True"
     fabric.heal()
     seeds = iter(range(100, 200))
 
@@ -128,3 +137,4 @@ def test_a_port_that_is_down_costs_speed_not_answers_and_heals(url: str, fabric:
         return ask_and_count(url, decoder, next(seeds))[1] > 0
 
     eventually("KV cache moves again", fetches, within=RECOVERY_SECONDS, every=2)
+    group.wait_condition("KVTransferVerified", "True", NOTICE_SECONDS)

@@ -10,6 +10,8 @@ from e2e.lib.release import Release
 from e2e.lib.target import Target
 from e2e.lib.waiting import eventually
 
+pytestmark = pytest.mark.unwatched
+
 SECONDS = 60.0
 
 

@@ -7,6 +7,8 @@ from e2e.lib.kubectl import Kubectl
 from e2e.lib.release import DEPLOYMENT, NAMESPACE, USER, Release
 from e2e.lib.target import Target
 
+pytestmark = pytest.mark.unwatched
+
 Right = tuple[str, str, str]
 """API group, resource, verb."""
 NEEDED_THOUGH_UNSEEN: dict[Right, str] = {
