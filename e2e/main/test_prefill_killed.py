@@ -6,15 +6,11 @@ later request wait for abort timeout + 60 s.
 
 import time
 
-import pytest
-
 from e2e.lib.asking import ask, completion
 from e2e.lib.engine import Engine, transferred
 from e2e.lib.groups import START_SECONDS, Group
 from e2e.lib.plain import Plain
 from e2e.lib.waiting import eventually
-
-pytestmark = pytest.mark.unwatched
 
 DEADLINE = 30.0
 """Seconds that any request may take while P is gone: far below D's own wait for a dead P."""
