@@ -27,13 +27,15 @@ class Requests(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """In seconds. Twice client-go's defaults: nothing that serves depends on a quick change of the operator, and an
-    overloaded API server must not make operators restart on top of it.
+    """In seconds. Three times client-go's defaults: nothing that serves depends on a quick change of the operator, and
+    an API server that restarts or is overloaded must not make operators restart on top of it.
     """
 
-    duration: float = 30.0
-    renew_deadline: float = 20.0
-    retry: float = 4.0
+    duration: float = 45.0
+    renew_deadline: float = 30.0
+    retry: float = 3.0
+    attempt: float = 5.0
+    """For one request: an API server that is just starting accepts connections and lets them hang."""
 
 
 DEFAULT_TIMING: Final = Timing()
@@ -77,13 +79,8 @@ class Lease:
         renewed = self._clock()
         while self._clock() - renewed < self._timing.renew_deadline:
             await asyncio.sleep(self._timing.retry)
-            left = renewed + self._timing.renew_deadline - self._clock()
             asked = self._clock()
-            try:
-                async with asyncio.timeout(max(left, 0)):
-                    holder = await self._try()
-            except TimeoutError:
-                break
+            holder = await self._try()
             if holder == self._identity:
                 renewed = asked
             elif holder is not None:
@@ -102,12 +99,16 @@ class Lease:
     async def _try(self) -> str | None:
         """Acquire or renew; the holder as far as we know, None if the API server could not be asked."""
         try:
-            return await self._acquire_or_renew()
+            async with asyncio.timeout(self._timing.attempt):
+                return await self._acquire_or_renew()
         except ConflictError:
             return None  # somebody was faster: the next look tells who
+        except TimeoutError:
+            said = f"no answer within {self._timing.attempt:.0f} s"
         except KubeError as error:
-            log.warning("no access to the lease", extra={"fields": {"lease": self._name, "error": error.message}})
-            return None
+            said = error.message
+        log.warning("no access to the lease", extra={"fields": {"lease": self._name, "error": said}})
+        return None
 
     async def _acquire_or_renew(self) -> str:
         try:
