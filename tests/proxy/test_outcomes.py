@@ -116,6 +116,14 @@ async def test_decode_computes_the_prompt_when_no_prefill_can(launch: Launch, fa
     assert proxy.app.gateway.local_prefills == 0
 
 
+async def test_one_failed_request_takes_no_prefill_from_the_others(launch: Launch) -> None:
+    proxy = await launch(max_local_prefills=0)
+    proxy.prefills[0].faults = [faults.reset]
+    assert (await proxy.chat()).status_code == 503
+    answers = await asyncio.gather(*(proxy.chat() for _ in range(8)))
+    assert {answer.headers["x-pdserving-path"] for answer in answers} == {"pd"}
+
+
 async def test_local_prefills_are_bounded(launch: Launch) -> None:
     proxy = await launch(max_local_prefills=1)
     proxy.prefills[0].always = faults.status(500)

@@ -223,10 +223,18 @@ async def test_a_fresh_engine_is_ramped_up() -> None:
     assert choose([old, new], 1020.0) is new
 
 
-async def test_a_sidelined_engine_is_the_last_resort() -> None:
-    pool = await pool_of(sighting("decode", "a"), sighting("decode", "b"))
-    first, second = pool.decodes
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+async def test_a_sidelined_engine_is_the_last_resort(role: str) -> None:
+    pool = await pool_of(sighting(role, "a"), sighting(role, "b"))
+    first, second = pool.engines.values()
+
+    def used() -> list[str]:
+        lane = pool.lanes[0]
+        return [target.engine.seen.pod for target in (*lane.prefills, *lane.decodes)]
+
     pool.sideline(first, aside=True)
-    assert [target.engine for target in pool.lanes[0].decodes] == [second]
+    assert used() == ["b"]
     pool.sideline(second, aside=True)
-    assert len(pool.lanes[0].decodes) == 2
+    assert used() == ["a", "b"]
+    pool.sideline(first, aside=False)
+    assert used() == ["a"]

@@ -75,8 +75,8 @@ class Wheel:
                     deadline.action()
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(TICK, self.run, loop)  # first: an action that fails must not stop the clock
         self.advance()
-        self._timer = loop.call_later(TICK, self.run, loop)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -51,9 +51,10 @@ class DecodeLeg(Leg):
         self.stream = head.status == 200 and head.content_type.startswith(EVENT_STREAM)
 
     def received_body(self, data: bytes, boundary: int) -> None:
-        data = self._whole_chunks(data, boundary)
-        if not data:
-            return
+        if self._rest or boundary != len(data):
+            data = self._whole_chunks(data, boundary)
+            if not data:
+                return
         if self._relaying:
             self.session.relay(data)
         elif not self.stream:
@@ -69,9 +70,6 @@ class DecodeLeg(Leg):
         if self._rest:
             boundary += len(self._rest) if boundary else 0
             data = self._rest + data
-        if boundary == len(data):
-            self._rest = b""
-            return data
         self._rest = data[boundary:]
         return data[:boundary]
 

@@ -66,11 +66,6 @@ class EpochReader:
         if engine in self._wake:
             self._wake[engine].set()
 
-    def suspect(self, engine: Engine, error: str) -> None:
-        """A connection to the engine was cut: use it again only when its bootstrap server has answered."""
-        self._pool.drop_epoch(engine, error)
-        self.recheck(engine)
-
     async def run(self) -> None:
         try:
             while True:

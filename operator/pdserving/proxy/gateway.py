@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Final
 
+from pdserving.api.labels import PREFILL
 from pdserving.proxy.access_log import AccessLog
 from pdserving.proxy.apis import APIS, PASS_THROUGH
 from pdserving.proxy.config import Config
@@ -86,18 +87,18 @@ class Gateway:
         self.metrics.requests.add("other", "none", failure.code)
 
     def leg_failed(self, engine: Engine, cause: str) -> None:
-        """A leg to this engine broke: count it, and doubt what we know of its process."""
+        """A leg to this engine broke: count it, look again at what we know of it, and prefer others for a moment.
+
+        It may be dead and its readiness probe slower than its clients; or only this request was bad. So it stays in
+        use where there is no other.
+        """
         self.metrics.leg_failures.add(engine.seen.role, engine.seen.pod, cause)
-        if engine.seen.role == "prefill":
-            if cause in {CONNECT, RESET}:
-                self.epochs.suspect(engine, f"the last request failed: {cause}")
-            else:
-                self.epochs.recheck(engine)
-        elif cause == CONNECT:
+        if engine.seen.role == PREFILL:
+            self.epochs.recheck(engine)
+        if engine.seen.role == PREFILL or cause in {CONNECT, RESET}:
             self.pool.sideline(engine, aside=True)
-            self.wheel.arm(
-                Deadline(partial(self.pool.sideline, engine, aside=False)), self.wheel.clock() + ASIDE_SECONDS
-            )
+            back = Deadline(partial(self.pool.sideline, engine, aside=False))
+            self.wheel.arm(back, self.wheel.clock() + ASIDE_SECONDS)
 
     def pair_failed(self, prefill: Engine, decode: Engine, cause: str) -> None:
         """D failed a request that should have fetched from P: P may have been restarted, or the two can't talk."""

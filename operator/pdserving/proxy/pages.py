@@ -91,7 +91,7 @@ def register_gauges(gateway: "Gateway") -> None:
     gauge("engine_connections", "Open connections to an engine.", engine_labels, per_engine(lambda e: e.endpoint.open))
     gauge(
         "engine_ready", "1 if an engine may be used.", engine_labels,
-        per_engine(lambda e: int(e.seen.ready and bool(e.targets) and (e.epoch is None or e.epoch.complete))),
+        per_engine(lambda e: int(e.usable)),
     )  # fmt: skip
     gauge(
         "missing_ranks", "Ranks that a bootstrap server does not show.", engine_labels,

@@ -80,11 +80,18 @@ class Engine:
         self.targets: list[Target] = [] if seen.role == labels.PREFILL else [Target(self, 0, "")]
         self.gone = False
         self.sidelined = False
-        """Just did not accept a connection; used only if nothing else is there."""
+        """Just failed; used only if nothing else is there."""
 
     @property
     def bootstrap_url(self) -> str:
         return f"http://{self.bootstrap.authority.decode()}"
+
+    @property
+    def usable(self) -> bool:
+        """Ready, and if it is P, with a known and complete set of engine ids."""
+        if not self.seen.ready:
+            return False
+        return self.seen.role == labels.DECODE or (self.epoch is not None and self.epoch.complete)
 
     def wake(self) -> None:
         waiting, self.waiting = self.waiting, []
@@ -193,26 +200,16 @@ class Pool:
     def rebuild(self) -> None:
         lanes: dict[str, Lane] = {}
         for engine in self.engines.values():
-            seen = engine.seen
-            lane = lanes.setdefault(seen.lane, Lane(seen.lane))
-            if not seen.ready:
-                continue
-            if seen.role == labels.DECODE:
-                lane.decodes += [] if engine.sidelined else engine.targets
-            elif engine.epoch is not None and engine.epoch.complete:
-                lane.prefills += engine.targets
+            lane = lanes.setdefault(engine.seen.lane, Lane(engine.seen.lane))
+            if engine.usable:
+                targets = lane.decodes if engine.seen.role == labels.DECODE else lane.prefills
+                targets += engine.targets
         for lane in lanes.values():
-            lane.decodes = lane.decodes or self._sidelined_in(lane.name)
+            lane.prefills, lane.decodes = _prefer(lane.prefills), _prefer(lane.decodes)
         self.lanes = list(lanes.values())
 
-    def _sidelined_in(self, lane: str) -> list["Target"]:
-        engines = [
-            engine for engine in self.decodes if engine.sidelined and engine.seen.ready and engine.seen.lane == lane
-        ]
-        return [target for engine in engines for target in engine.targets]
-
     def sideline(self, engine: Engine, *, aside: bool) -> None:
-        """Try other decode engines first: this one may be dead, and its readiness probe slower than its clients."""
+        """Use others first, if there are any."""
         if engine.sidelined != aside:
             engine.sidelined = aside
             self.rebuild()
@@ -237,6 +234,11 @@ class Pool:
     def ready(self) -> bool:
         """Whether a request can be served at all."""
         return any(lane.decodes for lane in self.lanes)
+
+
+def _prefer(targets: list[Target]) -> list[Target]:
+    """Those of engines that did not just fail; all of them if there is no other."""
+    return [target for target in targets if not target.engine.sidelined] or targets
 
 
 def describe(engine: Engine) -> dict[str, Any]:
