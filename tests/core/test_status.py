@@ -205,14 +205,10 @@ def test_a_refused_object_leaves_a_serving_group_ready() -> None:
 
 
 def test_a_refused_template_is_named() -> None:
-    """As API servers answer an unknown field in server-side apply: 500, without a reason."""
     group = make_group(proxy={"template": {"spec": {"nodeSelektor": {}}}})
     step = plan(group, Observed(), NOW, DEFAULTS)
     assert [live["kind"] for live in step.dry_run] == ["Deployment"]
-    message = (
-        "failed to create typed patch object (a/b; apps/v1, Kind=Deployment): .spec.x: field not declared in schema"
-    )
-    found = fail(group, step, "Unavailable", message)
+    found = fail(group, step, "Invalid", ".spec.x: field not declared in schema")
     text = "Deployment llm-proxy: .spec.x: field not declared in schema; correct spec.proxy.template"
     assert found[c.SPEC_VALID] == ("False", c.REJECTED, text)
 

@@ -1,6 +1,5 @@
 """What it means for the conditions that an object could not be written."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,8 +18,6 @@ REASONS = {
     "AlreadyExists": c.NAME_TAKEN,
 }
 """Answers of the API server that a repetition will not change, and our reasons for them."""
-UNTYPED = re.compile(r"^failed to create typed patch object \([^)]*\): ")
-"""Server-side apply answers 500 without a reason to a field that the schema lacks or that has another type (1.36)."""
 
 
 def judge_failures(
@@ -48,11 +45,11 @@ def _judge_ready(before: Verdict, reason: str, text: str) -> Verdict:
 
 
 def _reason(failure: ApplyFailure) -> str | None:
-    return c.REJECTED if UNTYPED.match(failure.message) else REASONS.get(failure.reason)
+    return REASONS.get(failure.reason)
 
 
 def _describe(failure: ApplyFailure, templates: Sequence[Mapping[str, Any]]) -> str:
-    text = f"{failure.ref.kind} {failure.ref.name}: {UNTYPED.sub('', failure.message)}"
+    text = f"{failure.ref.kind} {failure.ref.name}: {failure.message}"
     carrier = next((live for live in templates if live["metadata"]["name"] == failure.ref.name), None)
     role = look_up(carrier, ("spec", "template", "metadata", "labels", ROLE_LABEL))
     return f"{text}; correct spec.{role}.template" if role else text
