@@ -14,7 +14,7 @@ from e2e.lib.kubectl import Kubectl
 from e2e.lib.target import Target
 
 NAMESPACE = "pdserving-fabric"
-ORDER = ("test_devices", "test_preflight", "test_rdma")
+ORDER = ("test_devices", "test_preflight", "test_rdma", "test_rails", "test_host_network")
 """What starts no engine comes first."""
 
 

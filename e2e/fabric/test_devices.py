@@ -53,7 +53,7 @@ def all_offered(kubectl: Kubectl, fabric: Fabric) -> None:
 def test_a_pod_with_the_resource_opens_the_device(kubectl: Kubectl, target: Target) -> None:
     with pod(kubectl, target.operator_image, "granted", 1, LIST):
         eventually("the pod has run", lambda: phase(kubectl, "granted") == "Succeeded", within=120)
-        assert kubectl.run("logs", "granted").strip() == "['rdma_cm', 'uverbs0']"
+        assert kubectl.run("logs", "granted").strip() == "['rdma_cm', 'uverbs0', 'uverbs1', 'uverbs2']"
 
 
 def test_a_pod_without_it_has_no_device(kubectl: Kubectl, target: Target) -> None:

@@ -1,25 +1,18 @@
-"""Real engines exchange KV cache by Mooncake's RDMA transport: right tokens, counted bytes, and faults that heal.
+"""Real engines exchange KV cache by Mooncake's RDMA transport: right tokens, counted bytes, and faults that heal."""
 
-The right answer is D's own, computed from the whole prompt with no P behind it.
-"""
-
-import json
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from e2e.lib.asking import ANSWER_TOKENS, MODEL, Answer, ask, completion
-from e2e.lib.engine import Engine, transferred
-from e2e.lib.fabric import Fabric, rdma_spec
+from e2e.lib.counted import LENGTH, ask_and_count, right_tokens
+from e2e.lib.engine import Engine
+from e2e.lib.fabric import Fabric, moved, rdma_spec
 from e2e.lib.groups import Group
 from e2e.lib.kubectl import Kubectl
 from e2e.lib.release import Release
 from e2e.lib.target import Target
 from e2e.lib.waiting import eventually
 
-LENGTH = 96
-STATS = "import glob, json; print(json.dumps([json.load(open(f)) for f in glob.glob('/tmp/*.json')]))"
 NOTICE_SECONDS = 60.0
 RECOVERY_SECONDS = 60.0
 """Mooncake leaves a device alone for 30 s after its port has come back."""
@@ -49,32 +42,6 @@ def decoder(group: Group) -> Engine:
 def healthy(fabric: Fabric) -> Iterator[None]:
     yield
     fabric.heal()
-
-
-def right_tokens(decoder: Engine, seed: int) -> tuple[int, ...]:
-    body = {
-        "model": MODEL,
-        "temperature": 0,
-        "max_tokens": ANSWER_TOKENS,
-        "ignore_eos": True,
-        "return_token_ids": True,
-        "cache_salt": str(uuid.uuid4()),
-        **completion(LENGTH, seed).body,
-    }
-    return tuple(decoder.ask(body)["choices"][0]["token_ids"])
-
-
-def ask_and_count(url: str, decoder: Engine, seed: int) -> tuple[Answer, float]:
-    """The answer, and how many prompt tokens D took from P for it."""
-    before = transferred(decoder.counters())
-    answer = ask(url, completion(LENGTH, seed))
-    return answer, transferred(decoder.counters()) - before
-
-
-def moved(engine: Engine, counter: str) -> int:
-    """A counter of the devices of all processes of an engine pod."""
-    processes = json.loads(engine.kubectl.execute_in(engine.pod, "python", "-c", STATS))
-    return sum(device[counter] for process in processes for device in process["devices"].values())
 
 
 def test_every_pod_has_passed_its_preflight(group: Group) -> None:
@@ -117,21 +84,36 @@ def test_a_passing_fault_strikes_and_is_not_seen(
     eventually("the fault struck", lambda: told in group.kubectl.run("logs", prefill.pod, "-c", "engine"), within=20)
 
 
-def test_a_port_that_is_down_costs_speed_not_answers_and_heals(
-    url: str, fabric: Fabric, group: Group, decoder: Engine
+def test_a_slow_link_costs_time_only(url: str, fabric: Fabric, decoder: Engine) -> None:
+    fabric.change("prefill", "bandwidth = 0.1")
+    answer, count = ask_and_count(url, decoder, 50)
+    assert answer.tokens == right_tokens(decoder, 50)
+    assert count >= LENGTH - 1
+
+
+@pytest.mark.parametrize(
+    ("role", "fault"),
+    [
+        ("prefill", "state = DOWN"),
+        ("decode", "state = DOWN"),
+        ("prefill", "blackhole = yes"),
+    ],
+)
+def test_a_dead_fabric_costs_speed_not_answers_and_heals(
+    url: str, fabric: Fabric, group: Group, decoder: Engine, role: str, fault: str
 ) -> None:
     """Clients see right answers throughout; only the condition says that every prompt is computed twice."""
+    seed = len(role + fault) * 1000
     group.wait_condition("KVTransferVerified", "True", NOTICE_SECONDS)
-    fabric.change("prefill", "state = DOWN")
-    answer, count = ask_and_count(url, decoder, 2)
-    assert answer.tokens == right_tokens(decoder, 2)
+    fabric.change(role, fault)
+    answer, count = ask_and_count(url, decoder, seed)
+    assert answer.tokens == right_tokens(decoder, seed)
     assert count == 0
     told = group.wait_condition("KVTransferVerified", "False", NOTICE_SECONDS)
     assert told["reason"] == "NoKVMoved"
     assert decoder.pod in told["message"]
-    assert group.condition("Ready")["status"] == "True"
     fabric.heal()
-    seeds = iter(range(100, 200))
+    seeds = iter(range(seed + 1, seed + 100))
 
     def fetches() -> bool:
         return ask_and_count(url, decoder, next(seeds))[1] > 0

@@ -50,9 +50,9 @@ def prompt(length: int, seed: int = 0) -> list[int]:
     return [3 + (index * 37 + seed * 101 + length * 53) % 253 for index in range(length)]
 
 
-def ask(url: str, question: Question, *, seconds: float = SECONDS, **extra: Any) -> Answer:
-    """Greedy answer of the engine or proxy at ``url``; httpx's error for any other status than 2xx."""
-    body = {
+def greedy(question: Question, **extra: Any) -> dict[str, Any]:
+    """The body to send: greedy, of a fixed length, with token ids and a cache salt of its own."""
+    return {
         "model": MODEL,
         "temperature": 0,
         "max_tokens": ANSWER_TOKENS,
@@ -62,6 +62,11 @@ def ask(url: str, question: Question, *, seconds: float = SECONDS, **extra: Any)
         **question.body,
         **extra,
     }
+
+
+def ask(url: str, question: Question, *, seconds: float = SECONDS, **extra: Any) -> Answer:
+    """Greedy answer of the engine or proxy at ``url``; httpx's error for any other status than 2xx."""
+    body = greedy(question, **extra)
     with httpx.Client(timeout=seconds, trust_env=False) as client:
         response = client.post(url + question.path, json=body)
     if response.status_code >= 300:

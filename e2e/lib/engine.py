@@ -29,6 +29,7 @@ class Engine:
 
     kubectl: Kubectl
     pod: str
+    port: int
 
     def fetch(self, url: str, body: Mapping[str, Any] | None = None) -> str:
         text = json.dumps(body) if body else ""
@@ -36,11 +37,11 @@ class Engine:
 
     def counters(self) -> dict[str, float]:
         """Series -> value as the engine exposes them, and name -> the sum over all series of that name."""
-        return parse_samples(self.fetch("http://127.0.0.1:8000/metrics"))
+        return parse_samples(self.fetch(f"http://127.0.0.1:{self.port}/metrics"))
 
     def ask(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """One completion from this engine, with no proxy between."""
-        answer: dict[str, Any] = json.loads(self.fetch("http://127.0.0.1:8000/v1/completions", body))
+        answer: dict[str, Any] = json.loads(self.fetch(f"http://127.0.0.1:{self.port}/v1/completions", body))
         return answer
 
     def address(self) -> str:

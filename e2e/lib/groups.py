@@ -47,7 +47,7 @@ class Group:
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def engines(self, role: str) -> list[Engine]:
-        return [Engine(self.kubectl, pod["metadata"]["name"]) for pod in self.pods(role)]
+        return [Engine(self.kubectl, pod["metadata"]["name"], http_port(pod)) for pod in self.pods(role)]
 
     def condition(self, kind: str) -> dict[str, Any]:
         """The condition if the operator has judged the present generation, else an empty one."""
@@ -87,6 +87,11 @@ class Group:
 def is_ready(pod: Mapping[str, Any]) -> bool:
     conditions = pod["status"].get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def http_port(pod: Mapping[str, Any]) -> int:
+    ports = [port for container in pod["spec"]["containers"] for port in container.get("ports", [])]
+    return next(int(port["containerPort"]) for port in ports if port["name"] == "http")
 
 
 def manifest(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:

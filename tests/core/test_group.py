@@ -39,7 +39,11 @@ def test_the_served_name_is_the_repository_or_what_the_user_says() -> None:
         ),
         (
             make_group(transfer={"protocol": "rdma", "rdma": {}}),
-            "spec.transfer.rdma: set exactly one of devicePlugin, hostDevice and resourceClaim",
+            "spec.transfer.rdma: set exactly one of devicePlugin, hostDevice, resourceClaim and hostNetwork",
+        ),
+        (
+            make_group(engine={"port": 8997}, transfer={"protocol": "rdma", "rdma": {"hostNetwork": {}}}),
+            "spec.engine.port: with hostNetwork decode takes the next port, 8998: choose another",
         ),
         (make_group(engine={"args": ["--port=1"]}), "spec.engine.args: --port is not for args: use spec.engine.port"),
         (make_group(decode={"env": [{"name": "POD_NAME"}]}), "spec.decode.env: POD_NAME is not for env: remove it"),

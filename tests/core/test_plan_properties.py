@@ -80,6 +80,7 @@ transfers = st.sampled_from(
         {"protocol": "tcp"},
         {"protocol": "rdma", "rdma": {"devicePlugin": {"resource": "rdma/hca", "count": 2}}},
         {"protocol": "rdma", "rdma": {"hostDevice": {"resource": "nvidia.com/vf", "networks": ["a/b", "c"]}}},
+        {"protocol": "rdma", "rdma": {"hostNetwork": {"resource": "rdma/a"}}},
         {"protocol": "rdma", "rdma": {"resourceClaim": {"templateName": "hcas"}}, "preflight": "warn"},
         {
             "protocol": "rdma",

@@ -42,7 +42,7 @@ def build_args(group: Group, role: Role) -> list[str]:
         model_argument(group),
         *([f"--revision={source.revision}"] if source and source.revision else []),
         f"--served-model-name={group.served_name}",
-        f"--port={group.spec.engine.port}",
+        f"--port={group.port(role)}",
         f"--tensor-parallel-size={spec.parallelism.tensor}",
         f"--pipeline-parallel-size={spec.parallelism.pipeline}",
         f"--data-parallel-size={spec.parallelism.data}",

@@ -12,9 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from pdserving.api.conditions import INVALID_SPEC
+from pdserving.api.labels import BOOTSTRAP_PORT
 from pdserving.api.owned import OWNED_ENV, env_message, find_owned_flag
 from pdserving.api.v1alpha1 import EngineSpec, PDServingGroupSpec, RoleSpec
 from pdserving.api.v1alpha1.group import MAX_NAME, NAME_INVALID, NAME_PATTERN, NAME_TOO_LONG
+from pdserving.api.v1alpha1.transfer import ONE_MODE, HostNetwork
 from pdserving.core.kv import find_disagreement
 from pdserving.core.names import Role
 
@@ -34,6 +36,16 @@ class Group:
 
     def role(self, role: Role) -> RoleSpec:
         return self.spec.prefill if role == "prefill" else self.spec.decode
+
+    @property
+    def host_network(self) -> HostNetwork | None:
+        """Set if engines share their node's addresses and ports."""
+        rdma = self.spec.transfer.rdma
+        return rdma.host_network if rdma else None
+
+    def port(self, role: Role) -> int:
+        """Of the role's HTTP server: where both roles share a node's ports, decode's is the next one."""
+        return self.spec.engine.port + (1 if self.host_network and role == "decode" else 0)
 
     @property
     def preflight(self) -> bool:
@@ -81,7 +93,9 @@ def find_problems(group: Group) -> Iterator[str]:
     if (spec.transfer.protocol == "rdma") != (spec.transfer.rdma is not None):
         yield "spec.transfer: set rdma if and only if protocol is rdma"
     elif spec.transfer.rdma and sum(value is not None for _, value in spec.transfer.rdma) != 1:
-        yield "spec.transfer.rdma: set exactly one of devicePlugin, hostDevice and resourceClaim"
+        yield f"spec.transfer.rdma: {ONE_MODE}"
+    if group.port("decode") in (BOOTSTRAP_PORT, 65536):
+        yield f"spec.engine.port: with hostNetwork decode takes the next port, {group.port('decode')}: choose another"
     for path, owner in (("engine", spec.engine), ("prefill", spec.prefill), ("decode", spec.decode)):
         yield from _find_owned(path, owner)
     if disagreement := find_disagreement(spec):

@@ -10,6 +10,7 @@ NetworkName = Annotated[
     str,
     Field(min_length=1, max_length=317, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"),
 ]
+ONE_MODE = "set exactly one of devicePlugin, hostDevice, resourceClaim and hostNetwork"
 HcaName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9_.:-]+$")]
 
 
@@ -36,12 +37,19 @@ class ResourceClaim(Model):
     one PCIe root, let it claim both, and set gpus of the roles to 0."""
 
 
+class HostNetwork(Model):
+    resource: ResourceName | None = None
+    """Extended resource of a device plugin that hands out the HCAs. By default the engine container is privileged,
+    which gives it every device of the node."""
+
+
 class Rdma(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "[has(self.devicePlugin), has(self.hostDevice), has(self.resourceClaim)].filter(x, x).size() == 1",
-                "name the way to the HCAs: set exactly one of devicePlugin, hostDevice and resourceClaim",
+                "[has(self.devicePlugin), has(self.hostDevice), has(self.resourceClaim), has(self.hostNetwork)]"
+                ".filter(x, x).size() == 1",
+                f"name the way to the HCAs: {ONE_MODE}",
             )
         )
     )
@@ -52,6 +60,10 @@ class Rdma(Model):
     """HCAs with their network interface, by a device plugin and Multus."""
     resource_claim: ResourceClaim | None = None
     """HCAs by dynamic resource allocation (Kubernetes 1.34 and later)."""
+    host_network: HostNetwork | None = None
+    """HCAs and addresses of the node itself. Prefill engines take engine.port and 8998 of their node, decode engines
+    engine.port + 1, so a node has room for one of each; the scheduler counts the ports. NetworkPolicies do not protect
+    such pods: whoever reaches the node reaches the engines."""
 
 
 class TransferSpec(Model):

@@ -47,6 +47,7 @@ def build_engine_pod(group: Group, role: Role, lane: str, image: str, defaults: 
             ),
             "securityContext": _pod_security(group),
             **hca.build_pod_claims(group),
+            **hca.build_network(group),
             **({"initContainers": [preflight]} if preflight else {}),
             "containers": [container],
             "volumes": _build_volumes(group),
@@ -70,7 +71,7 @@ def _build_container(group: Group, role: Role, image: str) -> dict[str, Any]:
         "command": engine.build_command(group),
         "args": engine.build_args(group, role),
         "env": engine.build_env(group, role),
-        "ports": [{"name": "http", "containerPort": group.spec.engine.port}, *bootstrap],
+        "ports": [{"name": "http", "containerPort": group.port(role)}, *bootstrap],
         "resources": _build_resources(group, role),
         **_build_probes(group.role(role).startup_timeout_seconds),
         "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
@@ -129,6 +130,8 @@ def _pod_security(group: Group) -> dict[str, Any]:
 
 
 def _container_security(group: Group) -> dict[str, Any]:
+    if hca.needs_privileges(group):
+        return {"privileged": True, "readOnlyRootFilesystem": True}
     capabilities: dict[str, Any] = {"drop": ["ALL"]}
     if group.spec.transfer.protocol == "rdma":
         capabilities["add"] = ["IPC_LOCK"]
@@ -186,7 +189,7 @@ def _owned(role: Role, base: dict[str, Any]) -> list[Owned]:
         *(Owned((*ENGINE, "env", f"name={name}"), remedy) for name, remedy in OWNED_ENV.items()),
         Owned(("spec", "volumes", "name=model"), "use spec.model.source"),
         Owned(("spec", "terminationGracePeriodSeconds"), f"use spec.{role}.shutdownTimeoutSeconds"),
-        Owned(("spec", "hostNetwork"), "remove it: engines of one node would want the same ports"),
+        Owned(("spec", "hostNetwork"), "use spec.transfer.rdma.hostNetwork"),
         Owned(("spec", "restartPolicy"), "remove it"),
         Owned(("spec", "hostname"), "remove it: decode engines find prefill pods by name"),
         Owned(("spec", "subdomain"), "remove it: decode engines find prefill pods by name"),

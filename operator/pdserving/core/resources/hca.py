@@ -20,6 +20,8 @@ def build_limits(group: Group) -> dict[str, str]:
         return {rdma.device_plugin.resource: str(rdma.device_plugin.count)}
     if rdma and rdma.host_device:
         return {rdma.host_device.resource: str(len(rdma.host_device.networks))}
+    if rdma and rdma.host_network and rdma.host_network.resource:
+        return {rdma.host_network.resource: "1"}
     return {}
 
 
@@ -40,6 +42,16 @@ def build_pod_claims(group: Group) -> dict[str, Any]:
     if not rdma or not rdma.resource_claim:
         return {}
     return {"resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": rdma.resource_claim.template_name}]}
+
+
+def build_network(group: Group) -> dict[str, Any]:
+    """The pod's part of sharing its node's network; names of Services still resolve."""
+    return {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if group.host_network else {}
+
+
+def needs_privileges(group: Group) -> bool:
+    """A node's device that nobody hands out is closed by the container's device cgroup."""
+    return group.host_network is not None and not group.host_network.resource
 
 
 def count_devices(group: Group) -> int | None:

@@ -14,13 +14,13 @@ def build_bootstrap_service(group: Group) -> dict[str, Any]:
     An address balanced over several of them would answer for the wrong one. Not-ready pods have names too, because a
     pod registers before it is ready.
     """
-    ports = [_port("http", group.spec.engine.port, "http"), _port("bootstrap", labels.BOOTSTRAP_PORT, "bootstrap")]
+    ports = [_port("http", group.port("prefill"), "http"), _port("bootstrap", labels.BOOTSTRAP_PORT, "bootstrap")]
     return _build(group, names.bootstrap_service(group.name), labels.PREFILL, _headless(ports, not_ready=True))
 
 
 def build_decode_service(group: Group) -> dict[str, Any]:
     """Names for decode pods."""
-    ports = [_port("http", group.spec.engine.port, "http")]
+    ports = [_port("http", group.port("decode"), "http")]
     return _build(group, names.decode_service(group.name), labels.DECODE, _headless(ports, not_ready=False))
 
 
