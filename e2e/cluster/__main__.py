@@ -90,6 +90,7 @@ def _load(arguments: argparse.Namespace) -> None:
 def _shell(arguments: argparse.Namespace) -> None:
     _running()
     env = os.environ | {"KUBECONFIG": str(paths.KUBECONFIG), "PATH": f"{paths.BIN}:{os.environ['PATH']}"}
+    env |= paths.CLIENT_CACHE
     command = arguments.command or [os.environ.get("SHELL", "/bin/sh")]
     if not arguments.command:
         console.say("kubectl and helm speak to the cluster here; leave with exit")

@@ -5,6 +5,7 @@ runs is replaced.
 """
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -84,7 +85,8 @@ def fault(count: int | None = None) -> str:
 
 
 def kubectl(*args: object) -> str:
-    return run(paths.program("kubectl"), f"--kubeconfig={paths.KUBECONFIG}", *args)
+    env = os.environ | paths.CLIENT_CACHE
+    return run(paths.program("kubectl"), f"--kubeconfig={paths.KUBECONFIG}", *args, env=env)
 
 
 def _required(node: Node) -> set[str]:

@@ -26,6 +26,8 @@ KUBECONFIG = RUN / "admin.conf"
 """Admin credentials of the running cluster."""
 AUDIT_LOG = RUN / "audit.log"
 """One JSON line for every request that the API server of the running cluster finished."""
+CLIENT_CACHE = {"KUBECACHEDIR": str(RUN / "kubectl")}
+"""Environment of kubectl and helm: what they learn of this cluster stays out of the user's home."""
 LOGS = RUN / "logs"
 """Output of every component of the running cluster, one file each."""
 

@@ -96,6 +96,7 @@ def stop() -> None:
 
 
 def _own() -> Target:
+    os.environ.update(paths.CLIENT_CACHE)
     return Target(
         name="self",
         kubectl=Kubectl(str(paths.program("kubectl")), paths.KUBECONFIG),
