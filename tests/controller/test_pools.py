@@ -15,10 +15,11 @@ from pdserving.controller.pools import PoolReader
 Answer = Callable[[web.Request], Any]
 
 
-def make_pod(name: str = "proxy-1", *, ready: bool = True, role: str = "proxy", **metadata: Any) -> dict[str, Any]:
+def make_pod(name: str = "proxy-1", *, phase: str = "Running", role: str = "proxy", **metadata: Any) -> dict[str, Any]:
+    """Not ready: that is no reason not to ask."""
     return {
         "metadata": {"name": name, "labels": {"pdserving.dev/role": role}, **metadata},
-        "status": {"podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+        "status": {"phase": phase, "podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "False"}]},
     }
 
 
@@ -48,7 +49,7 @@ async def reader(proxy: Proxy) -> AsyncIterator[PoolReader]:
         yield PoolReader(session, port=server.port or 0)
 
 
-async def test_ready_proxies_are_asked_in_the_order_of_their_names(reader: PoolReader, proxy: Proxy) -> None:
+async def test_proxies_are_asked_in_the_order_of_their_names(reader: PoolReader, proxy: Proxy) -> None:
     assert await reader.read([make_pod("b"), make_pod("a")]) == ({"ready": True}, {"ready": True})
     assert proxy.asked == 2
 
@@ -56,13 +57,13 @@ async def test_ready_proxies_are_asked_in_the_order_of_their_names(reader: PoolR
 @pytest.mark.parametrize(
     "pod",
     [
-        make_pod(ready=False),
+        make_pod(phase="Failed"),
         make_pod(role="prefill"),
         make_pod(deletionTimestamp="2026-12-01T03:00:00Z"),
         {"metadata": {"name": "new"}},
     ],
 )
-async def test_pod_that_is_no_ready_proxy_is_not_asked(reader: PoolReader, proxy: Proxy, pod: dict[str, Any]) -> None:
+async def test_pod_that_is_no_running_proxy_is_not_asked(reader: PoolReader, proxy: Proxy, pod: dict[str, Any]) -> None:
     assert await reader.read([pod]) == ()
     assert proxy.asked == 0
 

@@ -23,8 +23,11 @@ class PoolReader:
         self._port = port
 
     async def read(self, pods: Iterable[Manifest]) -> tuple[Manifest, ...]:
-        """One answer per proxy pod that is ready and answers, by the pods' names."""
-        proxies = sorted((pod for pod in pods if _is_ready_proxy(pod)), key=lambda pod: str(pod["metadata"]["name"]))
+        """One answer per proxy pod that runs and answers, by the pods' names.
+
+        Ready or not: a proxy is not ready where no engine is usable, and then it alone knows why.
+        """
+        proxies = sorted((pod for pod in pods if _is_running_proxy(pod)), key=lambda pod: str(pod["metadata"]["name"]))
         answers = await asyncio.gather(*(self._ask(pod) for pod in proxies))
         return tuple(answer for answer in answers if answer is not None)
 
@@ -43,11 +46,10 @@ class PoolReader:
         return said if isinstance(said, dict) else None
 
 
-def _is_ready_proxy(pod: Manifest) -> bool:
+def _is_running_proxy(pod: Manifest) -> bool:
     status = pod.get("status") or {}
-    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
     return (
-        ready
+        status.get("phase") == "Running"
         and bool(status.get("podIP"))
         and (pod["metadata"].get("labels") or {}).get(ROLE_LABEL) == PROXY
         and not pod["metadata"].get("deletionTimestamp")
