@@ -15,6 +15,8 @@ import httpx
 MODEL = "tiny"
 ANSWER_TOKENS = 24
 SECONDS = 60.0
+PREFILL_HEADER, DECODE_HEADER = "x-pdserving-prefill", "x-pdserving-decode"
+"""Pods that served."""
 
 
 @dataclass(frozen=True, slots=True)

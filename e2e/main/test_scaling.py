@@ -3,13 +3,12 @@
 import itertools
 import time
 
-from e2e.lib.asking import Question, ask, completion
+from e2e.lib.asking import DECODE_HEADER, PREFILL_HEADER, Question, ask, completion
 from e2e.lib.groups import Group
 from e2e.lib.plain import Plain
 from e2e.lib.trickle import trickle
 from e2e.lib.waiting import eventually
 
-PREFILL_HEADER, DECODE_HEADER = "x-pdserving-prefill", "x-pdserving-decode"
 Known = dict[str, tuple[Question, tuple[int, ...]]]
 
 
