@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 
 from pdserving.proxy.app import Address, App, Source
@@ -85,6 +86,11 @@ class Proxy:
 
 
 Launch = Callable[..., Awaitable[Proxy]]
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that proxies run on."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pdserving.proxy import rewrite
 from pdserving.proxy.dialects import CHAT, COMPLETION, GENERATE, MESSAGES, RESPONSES, Dialect
 from pdserving.proxy.errors import BadRequestError
+from pdserving.proxy.http.upstream import Payload
 from pdserving.proxy.rewrite import Transfer
 
 TRANSFER = Transfer("t" * 32, "engine", "http://10.0.0.1:8998")
@@ -19,7 +20,12 @@ Json = dict[str, Any]
 def bodies(dialect: Dialect, body: Json) -> tuple[Json, Json]:
     prompt = rewrite.parse(dialect, json.dumps(body).encode())
     prefill = rewrite.build_prefill_body(dialect, prompt, TRANSFER.transfer_id)
-    return json.loads(prefill), json.loads(rewrite.build_decode_body(prompt, TRANSFER))
+    return load(prefill), load(rewrite.build_decode_body(prompt, TRANSFER))
+
+
+def load(body: Payload) -> Json:
+    loaded: Json = json.loads(b"".join(body))
+    return loaded
 
 
 def local_reason(dialect: Dialect, **body: Any) -> str | None:
@@ -163,5 +169,14 @@ def test_any_bytes_are_a_body_or_a_bad_request(data: bytes) -> None:
         prompt = rewrite.parse(COMPLETION, data)
     except BadRequestError:
         return
-    json.loads(rewrite.build_prefill_body(COMPLETION, prompt, "t"))
-    json.loads(rewrite.build_decode_body(prompt, TRANSFER))
+    load(rewrite.build_prefill_body(COMPLETION, prompt, "t"))
+    load(rewrite.build_decode_body(prompt, TRANSFER))
+
+
+@pytest.mark.parametrize("size", [rewrite.LARGE - 10, rewrite.LARGE, 3 * rewrite.LARGE])
+@pytest.mark.parametrize("more", [{}, {"model": "tiny", "stop": ["x"], "vllm_xargs": {"a": 1}}])
+def test_a_large_prompt_is_sent_whole(size: int, more: Json) -> None:
+    body = {"prompt": '\\"é' + "x" * size, **more}
+    prefill, decode = bodies(COMPLETION, body)
+    assert prefill["prompt"] == decode["prompt"] == body["prompt"]
+    assert {name: decode[name] for name in body} == body

@@ -45,7 +45,7 @@ class Relay(Leg):
         head = b"%b %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n" % (
             request.method, request.path, endpoint.authority, len(request.body), request.forwarded,
         )  # fmt: skip
-        endpoint.send(head, request.body, self)
+        endpoint.send(head, (request.body,), self)
 
     def received_head(self, head: Head) -> None:
         self._head = head

@@ -50,7 +50,7 @@ def release(gateway: "Gateway", transfer: Transfer, lane: str, failed: tuple[Eng
     body = msgspec.json.encode({**REJECTED, "kv_transfer_params": build_decode_params(transfer)})
     head = b"POST /v1/completions HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
     again = partial(release, gateway, transfer, lane, (*failed, target.engine))
-    endpoint.send(head % (endpoint.authority, len(body)), body, _Release(gateway, target.engine, again))
+    endpoint.send(head % (endpoint.authority, len(body)), (body,), _Release(gateway, target.engine, again))
 
 
 class _Release(Leg):

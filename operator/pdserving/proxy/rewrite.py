@@ -14,11 +14,14 @@ import msgspec
 
 from pdserving.proxy.dialects import NESTED_PREFILL, NULL, TRUE, ZERO, Dialect, Fields
 from pdserving.proxy.errors import BadRequestError, Failure
+from pdserving.proxy.http.upstream import Payload
 
 TRANSFER: Final = ("kv_transfer_params", "ec_transfer_params")
 EXTRAS: Final = ("vllm_xargs", "extra_args")
 """Objects that vLLM merges into the place where it looks for the same parameters."""
 _SUSPECT: Final = frozenset((*TRANSFER, *EXTRAS))
+
+LARGE: Final = 64 * 1024
 
 _decoder: Final = msgspec.json.Decoder(Fields)
 _items: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -48,9 +51,11 @@ class Prompt:
     local_reason: str | None
     estimate: int
     """Prompt tokens, roughly: four bytes each."""
+    large: str | None
+    """The field with the prompt, if that is too large to be copied for each engine."""
 
 
-def parse(dialect: Dialect, body: bytes) -> Prompt:
+def parse(dialect: Dialect, body: bytes | bytearray) -> Prompt:
     """Raises `BadRequestError`."""
     fields = _decode(body)
     _clean(fields)
@@ -58,16 +63,18 @@ def parse(dialect: Dialect, body: bytes) -> Prompt:
     if dialect.nested is not None and dialect.nested in fields:
         nested = _parse_nested(fields, dialect.nested)
     content = fields.get(dialect.content)
+    size = len(content) if content is not None else 0
     return Prompt(
         fields=fields,
         nested=nested,
         streamed=fields.get("stream") == TRUE,
         local_reason=_find_local_reason(dialect, nested or fields, content),
-        estimate=len(content) // 4 + 1 if content is not None else 1,
+        estimate=size // 4 + 1,
+        large=dialect.content if size >= LARGE else None,
     )
 
 
-def build_prefill_body(dialect: Dialect, prompt: Prompt, transfer_id: str) -> bytes:
+def build_prefill_body(dialect: Dialect, prompt: Prompt, transfer_id: str) -> Payload:
     """One token, ended by length, not streamed."""
     fields = _without(prompt.fields, dialect.dropped)
     fields.update(dialect.prefill)
@@ -76,13 +83,23 @@ def build_prefill_body(dialect: Dialect, prompt: Prompt, transfer_id: str) -> by
         nested.update(NESTED_PREFILL)
         fields[dialect.nested] = msgspec.Raw(_encode(nested))
     fields["kv_transfer_params"] = msgspec.Raw(_REMOTE_DECODE % transfer_id.encode())
-    return _encode(fields)
+    return _build(fields, prompt.large)
 
 
-def build_decode_body(prompt: Prompt, transfer: Transfer | None) -> bytes:
+def build_decode_body(prompt: Prompt, transfer: Transfer | None) -> Payload:
     if transfer is None:
-        return _encode(prompt.fields)
-    return _encode({**prompt.fields, "kv_transfer_params": build_decode_params(transfer)})
+        return _build(prompt.fields, prompt.large)
+    params = msgspec.Raw(_encode(build_decode_params(transfer)))
+    return _build({**prompt.fields, "kv_transfer_params": params}, prompt.large)
+
+
+def _build(fields: Fields, large: str | None) -> Payload:
+    """A large prompt is sent from where it is, between two small pieces."""
+    if large is None:
+        return (_encode(fields),)
+    small = _encode({name: value for name, value in fields.items() if name != large})
+    comma = b"," if len(small) > 2 else b""
+    return small[:-1] + comma + b'"%b":' % large.encode(), memoryview(fields[large]), b"}"
 
 
 def build_decode_params(transfer: Transfer) -> dict[str, object]:
@@ -102,7 +119,7 @@ def _without(fields: Fields, dropped: frozenset[str]) -> Fields:
     return {name: value for name, value in fields.items() if name not in dropped}
 
 
-def _decode(body: bytes) -> Fields:
+def _decode(body: bytes | bytearray) -> Fields:
     try:
         if not body.isascii():
             body.decode()  # strings stay raw below, and no engine should see broken ones

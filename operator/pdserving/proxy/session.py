@@ -81,7 +81,7 @@ class Session(Answering):
         body = rewrite.build_prefill_body(self._api.dialect, self._prompt, self._transfer.transfer_id)
         self._leg = leg = PrefillLeg(self, target, self._tokens)
         self._wait(now, gateway.config.prefill_timeout)
-        target.engine.endpoint.send(self._head(target, len(body), target.header), body, leg)
+        target.engine.endpoint.send(self._head(target, sum(map(len, body)), target.header), body, leg)
 
     def prefill_answered(self, leg: PrefillLeg, body: bytes) -> None:
         self._leg = None
@@ -173,7 +173,7 @@ class Session(Answering):
         self._leg = leg = DecodeLeg(self, target, self._tokens)
         # Only a stream has an early first byte: any other answer comes when all of it was generated.
         self._wait(now, gateway.config.first_byte_timeout if self._streamed else gateway.config.request_timeout)
-        target.engine.endpoint.send(self._head(target, len(body), b""), body, leg)
+        target.engine.endpoint.send(self._head(target, sum(map(len, body)), b""), body, leg)
 
     def _choose_decode(self, now: float) -> Target | None:
         lanes = self._gateway.pool.lanes

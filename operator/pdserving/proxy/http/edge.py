@@ -15,6 +15,7 @@ from pdserving.proxy.deadlines import Deadline, Wheel
 from pdserving.proxy.errors import Failure
 from pdserving.proxy.http.reply import Reply, build_failure
 from pdserving.proxy.http.request import FORWARDED, Request, accept_request_id
+from pdserving.proxy.http.upload import LARGE, Upload
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 WRITE_LIMIT: Final = 256 * 1024
@@ -174,7 +175,11 @@ class ClientEdge(asyncio.Protocol):
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        parser, body = self._parser, self._body
+        body = self._body
+        self._complete(body[0] if len(body) == 1 else b"".join(body))
+
+    def _complete(self, body: bytes | bytearray) -> None:
+        parser = self._parser
         path, _, query = self._url.partition(b"?")
         request = Request(
             method=parser.get_method(),
@@ -182,7 +187,7 @@ class ClientEdge(asyncio.Protocol):
             query=query,
             request_id=accept_request_id(self._request_id),
             forwarded=b"".join(self._forwarded),
-            body=body[0] if len(body) == 1 else b"".join(body),
+            body=body,
             keep_alive=parser.should_keep_alive(),
             chunked_ok=parser.get_http_version() == "1.1",
             received=self.server.wheel.clock(),
@@ -252,6 +257,26 @@ class ClientEdge(asyncio.Protocol):
                 self._wait(self.server.config.header_timeout)
         elif not self._busy:
             self._wait(self.server.config.header_timeout)
+            if self._content_length is not None and int(self._content_length) - self._size >= LARGE:
+                self._switch(Upload(self, int(self._content_length), self._body))
+
+    def upload_continues(self) -> None:
+        if not self._discarding:
+            self._wait(self.server.config.header_timeout)
+
+    def uploaded(self, body: bytes | bytearray) -> None:
+        """The parser still waits for this body: it goes, and another one reads what follows."""
+        self._switch(self)
+        if self._discarding:
+            return
+        self._complete(body)
+        self._parser = httptools.HttpRequestParser(self)
+
+    def _switch(self, protocol: asyncio.BaseProtocol) -> None:
+        """To or from reading into a buffer, which a transport looks up only when it begins to read."""
+        self.transport.pause_reading()
+        self.transport.set_protocol(protocol)
+        self.transport.resume_reading()
 
     def _check_length(self, value: bytes) -> None:
         if len(value) > 18 or int(value) > self.server.config.max_body_bytes:

@@ -48,7 +48,7 @@ class _Fetch(Leg):
 async def fetch(endpoint: Endpoint, path: bytes, *, timeout: float) -> bytes:  # noqa: ASYNC109 - the caller's deadline
     """The body of a 200; anything else raises `FetchError`."""
     leg = _Fetch(asyncio.get_running_loop().create_future())
-    endpoint.send(b"GET %b HTTP/1.1\r\nhost: %b\r\naccept: */*\r\n\r\n" % (path, endpoint.authority), b"", leg)
+    endpoint.send(b"GET %b HTTP/1.1\r\nhost: %b\r\naccept: */*\r\n\r\n" % (path, endpoint.authority), (b"",), leg)
     try:
         async with asyncio.timeout(timeout):
             return await leg.answer

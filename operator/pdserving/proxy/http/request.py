@@ -25,7 +25,7 @@ class Request:
     request_id: bytes = b""
     forwarded: bytes = b""
     """Header lines for engines."""
-    body: bytes = b""
+    body: bytes | bytearray = b""
     keep_alive: bool = True
     chunked_ok: bool = True
     """Whether the client speaks HTTP/1.1."""

@@ -5,7 +5,7 @@ A `Leg` is called back; there is no Task, Future, queue or copy per exchange or 
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pdserving.proxy.http.framing import MAX_HEAD, Body, FramingError, Head, choose_body, parse_head
@@ -15,6 +15,9 @@ IDLE_LIMIT: Final = 4.0
 cut may have been started, so it is never sent again from here."""
 JOIN_BELOW: Final = 32 * 1024
 """A copy is cheaper than a second buffer for the kernel up to about here."""
+
+Payload = Sequence[bytes | bytearray | memoryview]
+"""The pieces of one body."""
 
 CONNECT, RESET, MALFORMED = "connect", "reset", "malformed"
 """Why a leg broke: never reached the engine, was cut, or is no HTTP."""
@@ -82,14 +85,14 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
 
-    def start(self, head: bytes, body: bytes, leg: Leg) -> None:
+    def start(self, head: bytes, body: Payload, leg: Leg) -> None:
         self.leg, leg.connection = leg, self
         leg.established = self.established
         assert self.transport is not None  # noqa: S101 - made before it is used or idle
-        if len(body) < JOIN_BELOW:
-            self.transport.write(head + body)
+        if len(body) == 1 and len(body[0]) < JOIN_BELOW:
+            self.transport.write(head + body[0])
         else:
-            self.transport.writelines((head, body))
+            self.transport.writelines((head, *body))
 
     def data_received(self, data: bytes) -> None:
         leg = self.leg
@@ -212,7 +215,7 @@ class Endpoint:
         self._connect_timeout = connect_timeout
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def send(self, head: bytes, body: bytes, leg: Leg) -> None:
+    def send(self, head: bytes, body: Payload, leg: Leg) -> None:
         """Begin an exchange; the leg is called back, never from within this call."""
         idle, fresh = self.idle, self.clock() - IDLE_LIMIT
         while idle:
@@ -225,7 +228,7 @@ class Endpoint:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _dial(self, head: bytes, body: bytes, leg: Leg) -> None:
+    async def _dial(self, head: bytes, body: Payload, leg: Leg) -> None:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 _, connection = await self.loop.create_connection(lambda: Connection(self), self.host, self.port)
