@@ -37,8 +37,10 @@ def up(count: int | None = None) -> None:
     """Have a cluster run: the one that runs if it is sound and has `count` nodes (None: any), else a new one."""
     if count is not None and not 1 <= count <= MOST_NODES:
         raise ClusterError(f"--nodes: 1 to {MOST_NODES}, not {count}")
-    binaries.ensure()
     packages.ensure(versions.DEBIAN_PACKAGES)
+    if not paths.RUN.exists():
+        network.refuse_conflicts()  # before a quarter of an hour of building
+    binaries.ensure()
     packages.ensure_unpacked(versions.UNPACKED_PACKAGES)
     with cache.lock("cluster"):
         if paths.RUN.exists():
