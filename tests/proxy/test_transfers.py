@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdserving.proxy.transfers import MOVING, NOT_MOVING, UNKNOWN, Flow, Reading, parse_reading
+from pdserving.proxy.readings import Reading, parse_reading
+from pdserving.proxy.transfers import MOVING, NOT_MOVING, UNKNOWN, Flow
 
 EXPOSITION = b"""\
 # TYPE vllm:prompt_tokens_by_source_total counter
@@ -12,6 +13,10 @@ vllm:prompt_tokens_by_source_total{engine="0",model_name="m",source="local_cache
 vllm:prompt_tokens_by_source_total{engine="0",model_name="m",source="external_kv_transfer"} 100.0
 vllm:prompt_tokens_by_source_total{engine="1",model_name="m",source="external_kv_transfer"} 1e3
 vllm:external_prefix_cache_hits_total{engine="0",model_name="m"} 4000.0
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:num_requests_waiting{engine="0",model_name="m"} 2.0
+vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="deferred"} 2.0
+vllm:mooncake_xfer_time_seconds_count{engine="0",model_name="m"} 7.0
 """
 
 
@@ -22,7 +27,7 @@ def started() -> Flow:
 
 
 def test_counters_are_summed_over_ranks_by_source() -> None:
-    assert parse_reading(EXPOSITION) == Reading(fetched=1100, computed=12)
+    assert parse_reading(EXPOSITION) == Reading(fetched=1100, computed=12, cached=5, running=3, waiting=2, sent=7)
 
 
 def test_an_engine_that_does_not_count_by_source_is_not_judged() -> None:

@@ -1,47 +1,25 @@
 """Whether KV cache really arrives at each decode engine, by the engine's own counters.
 
 With the recompute policy a dead fabric is invisible to clients: D computes every prompt a second time, and every
-answer is right. So what D should have fetched is compared with what it says it did. vLLM counts prompt tokens by
-their source (0.32); its counter of external prefix hits would not do: it is raised when a fetch is planned, also where
-that then fails.
+answer is right. So what D should have fetched is compared with what it says it did.
 
 D counts for everybody, a proxy only what it asked for itself, so only this is an alarm: D was asked to fetch, computed
 as much instead, and fetched nothing at all.
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pdserving.proxy.http.fetch import FetchError, fetch
+from pdserving.proxy.http.fetch import FetchError
 from pdserving.proxy.pool import Engine, Pool
+from pdserving.proxy.readings import Reading, read
 
 INTERVAL: Final = 5.0
-ANSWER_SECONDS: Final = 5.0
 ENOUGH: Final = 64
 """Prompt tokens: with fewer, whole prompts may lie in one unfinished block, which is never fetched."""
 MOVING, NOT_MOVING, UNKNOWN = "moving", "not_moving", "unknown"
-
-_SAMPLE: Final = re.compile(rb'^vllm:prompt_tokens_by_source_total\{[^}]*source="(\w+)"[^}]*\} (\S+)$', re.MULTILINE)
-_FETCHED, _COMPUTED = b"external_kv_transfer", b"local_compute"
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Prompt tokens of an engine since it started, over all its ranks."""
-
-    fetched: float
-    computed: float
-
-
-def parse_reading(exposition: bytes) -> Reading | None:
-    """None for an engine that does not count by source (vLLM before 0.32)."""
-    sums: dict[bytes, float] = {}
-    for source, value in _SAMPLE.findall(exposition):
-        sums[source] = sums.get(source, 0.0) + float(value)
-    return Reading(sums.get(_FETCHED, 0.0), sums.get(_COMPUTED, 0.0)) if sums else None
 
 
 @dataclass(slots=True)
@@ -94,7 +72,7 @@ class TransferWatch:
     async def _read(self, engine: Engine) -> None:
         """An engine that does not answer keeps its state: other parts of the proxy judge that."""
         try:
-            reading = parse_reading(await fetch(engine.endpoint, b"/metrics", timeout=ANSWER_SECONDS))
+            reading = await read(engine)
         except FetchError:
             return
         if reading is not None:

@@ -1,6 +1,7 @@
-"""A small GET for the control plane, on the same connections as the requests."""
+"""Small requests of the proxy's own, on the same connections as those of clients."""
 
 import asyncio
+from dataclasses import dataclass
 
 from pdserving.proxy.http.framing import Head, dechunk
 from pdserving.proxy.http.upstream import CONNECT, Endpoint, Leg
@@ -9,15 +10,24 @@ from pdserving.proxy.http.upstream import CONNECT, Endpoint, Leg
 class FetchError(Exception):
     """``refused``: nobody listens there."""
 
-    def __init__(self, text: str, *, refused: bool = False) -> None:
+    def __init__(self, text: str, *, refused: bool = False, late: bool = False) -> None:
         super().__init__(text)
         self.refused = refused
+        self.late = late
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+    established: float
+    """When the connection was made: the process that answered has lived since then."""
 
 
 class _Fetch(Leg):
     __slots__ = ("_chunked", "_parts", "_status", "answer")
 
-    def __init__(self, answer: "asyncio.Future[bytes]") -> None:
+    def __init__(self, answer: "asyncio.Future[Answer]") -> None:
         super().__init__()
         self.answer = answer
         self._parts: list[bytes] = []
@@ -32,12 +42,10 @@ class _Fetch(Leg):
 
     def ended(self) -> None:
         body = b"".join(self._parts)
-        if self.answer.done():
-            return
-        if self._status != 200:
-            self.answer.set_exception(FetchError(f"answered with status {self._status}"))
-        else:
-            self.answer.set_result(dechunk(body) if self._chunked else body)
+        if not self.answer.done():
+            self.answer.set_result(
+                Answer(self._status, dechunk(body) if self._chunked else body, established=self.established)
+            )
 
     def broken(self, cause: str) -> None:
         if not self.answer.done():
@@ -45,15 +53,24 @@ class _Fetch(Leg):
             self.answer.set_exception(FetchError(text, refused=cause == CONNECT))
 
 
-async def fetch(endpoint: Endpoint, path: bytes, *, timeout: float) -> bytes:  # noqa: ASYNC109 - the caller's deadline
-    """The body of a 200; anything else raises `FetchError`."""
+async def exchange(endpoint: Endpoint, head: bytes, body: bytes, *, timeout: float) -> Answer:  # noqa: ASYNC109 - as below
+    """The answer, whatever its status; `FetchError` if there is none."""
     leg = _Fetch(asyncio.get_running_loop().create_future())
-    endpoint.send(b"GET %b HTTP/1.1\r\nhost: %b\r\naccept: */*\r\n\r\n" % (path, endpoint.authority), (b"",), leg)
+    endpoint.send(head, (body,), leg)
     try:
         async with asyncio.timeout(timeout):
             return await leg.answer
     except TimeoutError:
-        raise FetchError(f"no answer in {timeout:g} s") from None
+        raise FetchError(f"no answer in {timeout:g} s", late=True) from None
     finally:
         if not leg.answer.done() or leg.answer.cancelled() or leg.connection is not None:
             leg.cancel()
+
+
+async def fetch(endpoint: Endpoint, path: bytes, *, timeout: float) -> bytes:  # noqa: ASYNC109 - the caller's deadline
+    """The body of a 200; anything else raises `FetchError`."""
+    head = b"GET %b HTTP/1.1\r\nhost: %b\r\naccept: */*\r\n\r\n" % (path, endpoint.authority)
+    answer = await exchange(endpoint, head, b"", timeout=timeout)
+    if answer.status != 200:
+        raise FetchError(f"answered with status {answer.status}")
+    return answer.body
