@@ -9,11 +9,13 @@ import asyncio
 import contextlib
 import json
 import uuid
+import zlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 Json = dict[str, Any]
+Key = tuple[str, str]
 
 
 @dataclass
@@ -41,7 +43,10 @@ class GoneError(Exception):
 
 
 class FakeEngine:
-    """``role`` is prefill or decode. ``faults`` are used up one a request, in order; None is a healthy answer."""
+    """``role`` is prefill or decode. ``faults`` are used up one a request, in order; None is a healthy answer.
+
+    A fault that returns True leaves the connection open.
+    """
 
     def __init__(self, role: str, fabric: Fabric) -> None:
         self.role, self.fabric = role, fabric
@@ -51,11 +56,28 @@ class FakeEngine:
         self.held: set[str] = set()
         """Transfer ids whose blocks wait on P."""
         self.fetched: list[str] = []
+        self.counts = dict.fromkeys(("external_kv_transfer", "local_compute", "local_cache_hit"), 0)
+        """Prompt tokens by source."""
+        self.running = self.waiting = 0
+        self.sent: int | None = 0
+        """Transfers, as P counts them; None for a version that does not."""
+        self.counts_sent = True
+        self.weights = "a"
+        """KV cache of other weights gives other tokens."""
+        self.moves = True
+        """Whether KV cache arrives; else D computes the prompt."""
+        self.rounds = False
+        """As on a GPU: a prompt that was computed in one go gives other tokens than one of the prefix cache."""
+        self.caches = True
+        self.api_key = False
+        self.cache: set[Key] = set()
         self.stuck = 0
         """Pulls that a real D would wait the abort timeout for."""
         self.dead = False
         self.port = self.bootstrap_port = 0
         self.queries = 0
+        self.other_ids: list[str] = []
+        """Of further data-parallel ranks."""
         self.workers: Json = {"0": {"0": "tcp://127.0.0.1:1"}}
         self.delay: asyncio.Event | None = None
         self.arrived = asyncio.Condition()
@@ -135,13 +157,23 @@ class Exchange:
     call: Call
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    source: str | None = None
+    """Weights from which D's KV cache came, if it was fetched."""
 
     async def answer(self) -> bool:
         """True if the connection can be used again."""
         engine, call = self.engine, self.call
         if call.path == "/query":
             engine.queries += 1
-            await self.send_json(200, {"0": {"engine_id": engine.engine_id, "worker_addr": engine.workers}})
+            ids = enumerate((engine.engine_id, *engine.other_ids))
+            entries = {str(rank): {"engine_id": engine_id, "worker_addr": engine.workers} for rank, engine_id in ids}
+            await self.send_json(200, entries)
+            return True
+        if call.path == "/metrics":
+            await self.send_metrics()
+            return True
+        if engine.api_key and call.path.startswith("/v1/"):
+            await self.send_error(401, "Unauthorized")
             return True
         if call.path in {"/health", "/version", "/v1/models"}:
             await self.send_json(200, {"object": "list", "data": [{"id": "tiny"}], "version": "0.33.0"})
@@ -151,8 +183,7 @@ class Exchange:
             engine.arrived.notify_all()
         fault = engine.faults.pop(0) if engine.faults else engine.always
         if fault is not None:
-            await fault(self)
-            return False
+            return bool(await fault(self))
         await self.serve()
         return True
 
@@ -175,6 +206,7 @@ class Exchange:
             return
         if params.get("do_remote_decode"):
             self.engine.held.add(params["transfer_id"])
+        self.count()
         await self.send_json(200, self.completion("x", "length"))
 
     async def load(self, params: Json | None) -> bool:
@@ -197,6 +229,10 @@ class Exchange:
             await self.hang()
         holder.held.remove(params["transfer_id"])
         self.engine.fetched.append(params["transfer_id"])
+        if self.engine.moves:
+            self.source = holder.weights
+            if holder.sent is not None and holder.counts_sent:
+                holder.sent += 1
         return True
 
     async def reject(self, code: int, message: str) -> None:
@@ -207,7 +243,47 @@ class Exchange:
             holder.held.discard(params["transfer_id"])
         await self.send_error(code, message)
 
+    def count(self) -> bool:
+        """Where the prompt's tokens came from; whether from the engine's own prefix cache."""
+        engine, body = self.engine, self.call.body
+        key, tokens = (str(body.get("cache_salt")), str(body.get("prompt"))), len(self.words())
+        hit = key in engine.cache
+        if self.source is not None:
+            engine.counts["external_kv_transfer"] += tokens
+        elif hit:
+            engine.counts["local_cache_hit"] += tokens - 1
+        engine.counts["local_compute"] += 1 if hit or self.source is not None else tokens
+        if engine.caches:
+            engine.cache.add(key)
+        return hit
+
+    def tokens(self, *, hit: bool) -> list[int]:
+        body, engine = self.call.body, self.engine
+        shift = ord(self.source or engine.weights)
+        tokens = [(zlib.crc32(f"{body['prompt']} {n}".encode()) + shift) % 253 for n in range(body["max_tokens"])]
+        return [*tokens[:-1], 253] if engine.rounds and not hit and self.source is None else tokens
+
+    async def send_metrics(self) -> None:
+        engine = self.engine
+        gauges = {"num_requests_running": engine.running, "num_requests_waiting": engine.waiting}
+        if engine.role == "prefill" and engine.sent is not None:
+            gauges["mooncake_xfer_time_seconds_count"] = engine.sent
+        lines = [f'vllm:{name}{{engine="0",model_name="tiny"}} {value}.0' for name, value in gauges.items()]
+        counter = 'vllm:prompt_tokens_by_source_total{engine="0",model_name="tiny"'
+        lines += [f'{counter},source="{source}"}} {value}.0' for source, value in engine.counts.items()]
+        body = ("\n".join(lines) + "\n").encode()
+        self.writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+        )
+        await self.writer.drain()
+
     async def decode(self, body: Json) -> None:
+        hit = self.count()
+        if body.get("return_token_ids"):
+            answer = self.completion("x", "length")
+            answer["choices"][0]["token_ids"] = self.tokens(hit=hit)
+            await self.send_json(200, answer)
+            return
         words = self.words()
         if not body.get("stream"):
             await self.send_json(200, self.completion(" ".join(words), "stop"))

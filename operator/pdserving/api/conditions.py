@@ -18,7 +18,7 @@ PREFLIGHT_PASSED: Final = "PreflightPassed"
 BOOTSTRAP_READY: Final = "BootstrapReady"
 """Every ready prefill engine has registered all its ranks in its bootstrap server, as the proxies see it."""
 KV_TRANSFER_VERIFIED: Final = "KVTransferVerified"
-"""Decode engines fetch KV cache instead of computing prompts themselves, by their own counters."""
+"""KV cache moved between engines and gave right tokens, by canaries of the proxies and the engines' own counters."""
 PREFILL_AVAILABLE: Final = "PrefillAvailable"
 DECODE_AVAILABLE: Final = "DecodeAvailable"
 PROXY_AVAILABLE: Final = "ProxyAvailable"
@@ -42,6 +42,7 @@ SERVING: Final = "Serving"
 SERVING_PREVIOUS_LANE: Final = "ServingPreviousLane"
 SERVING_LAST_VALID_SPEC: Final = "ServingLastValidSpec"
 NOT_SERVING: Final = "NotServing"
+KV_TRANSFER_NOT_VERIFIED: Final = "KVTransferNotVerified"
 SUSPENDED: Final = "Suspended"
 
 # Reconciling
@@ -94,9 +95,23 @@ BOOTSTRAP_UNREACHABLE: Final = "BootstrapUnreachable"
 NO_READY_PREFILL: Final = "NoReadyPrefill"
 NO_PROXY_REPORT: Final = "NoProxyReport"
 
-# KVTransferVerified
-KV_MOVES: Final = "KVMoves"
+# KVTransferVerified; all but the last two also tell what came of a canary
+VERIFIED: Final = "Verified"
 NO_KV_MOVED: Final = "NoKVMoved"
+"""D computed the prompt that it should have fetched."""
+WRONG_TOKENS: Final = "WrongTokens"
+"""With fetched KV cache D answers otherwise than with its own."""
+TRANSFER_TIMED_OUT: Final = "TransferTimedOut"
+TRANSFER_FAILED: Final = "TransferFailed"
+SYMPTOMS: Final = (NO_KV_MOVED, WRONG_TOKENS, TRANSFER_TIMED_OUT, TRANSFER_FAILED)
+VERIFYING: Final = "Verifying"
+ENGINES_BUSY: Final = "EnginesBusy"
+"""A canary waits until the engines' queues are empty."""
+CANARY_REFUSED: Final = "CanaryRefused"
+"""An engine asks for an API key, or takes no prompt of the canary's length."""
+CANARY_INCONCLUSIVE: Final = "CanaryInconclusive"
+KV_MOVES: Final = "KVMoves"
+"""This and the next without canaries: what the counters say of real traffic."""
 NO_TRANSFER_SEEN: Final = "NoTransferSeen"
 
 # PrefillAvailable, DecodeAvailable, ProxyAvailable

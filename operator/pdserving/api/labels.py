@@ -45,3 +45,9 @@ ENGINE_PORT: Final = 8000
 BOOTSTRAP_PORT: Final = 8998
 PROXY_PORT: Final = 8000
 PROXY_ADMIN_PORT: Final = 9090
+
+PAIR_VERIFIED: Final = "verified"
+"""State of a pair of engines in ``/debug/pool``: its last canary passed."""
+PAIR_FAILED: Final = "failed"
+"""Two canaries in a row showed the same or another symptom."""
+PAIR_UNKNOWN: Final = "unknown"

@@ -13,6 +13,7 @@ SECONDS = (
     ("--idle-timeout", 120.0, "between two pieces of a stream"),
     ("--request-timeout", 3600.0, "for a whole request"),
     ("--drain-timeout", 30.0, "for running requests after SIGTERM"),
+    ("--verify-interval", 0.0, "between two canaries of an engine; 0: none"),
 )
 COUNTS = (
     ("--max-retries", 1, "how often a leg is tried again before the client got a byte"),

@@ -67,7 +67,9 @@ class App:
         """Returns the addresses that were bound; port 0 means any."""
         loop = asyncio.get_running_loop()
         self.wheel.run(loop)
-        parts = (self._discovery.run(), self.gateway.epochs.run(), self.gateway.transfers.run())
+        parts = [self._discovery.run(), self.gateway.epochs.run(), self.gateway.transfers.run()]
+        if self.gateway.verification is not None:
+            parts.append(self.gateway.verification.run())
         self._tasks = [loop.create_task(part) for part in parts]
         for task in self._tasks:
             task.add_done_callback(self._part_ended)

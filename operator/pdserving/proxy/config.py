@@ -23,6 +23,8 @@ class Config:
     """Those that are the answer to a failure; prompts that D serves by their shape are not counted."""
     local_prefill_below_tokens: int = 0
     """Shorter prompts go to D alone; 0: none."""
+    verify_interval: float = 0.0
+    """Between two canaries of an engine; 0: none are run."""
     access_log: bool = False
 
     header_timeout: float = 15.0

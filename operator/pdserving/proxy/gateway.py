@@ -21,6 +21,7 @@ from pdserving.proxy.pool import Engine, Pool
 from pdserving.proxy.relay import Relay
 from pdserving.proxy.session import Session
 from pdserving.proxy.transfers import TransferWatch
+from pdserving.proxy.verification import Verification
 
 ASIDE_SECONDS: Final = 2.0
 
@@ -35,6 +36,7 @@ class Gateway:
         self.access_log = AccessLog(wheel) if config.access_log else None
         self.epochs = EpochReader(pool, config)
         self.transfers = TransferWatch(pool)
+        self.verification = Verification(self, config.verify_interval) if config.verify_interval else None
         self.edges: set[ClientEdge] = set()
         self.draining = False
         self.in_flight = 0

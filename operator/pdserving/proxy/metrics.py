@@ -90,6 +90,9 @@ class Metrics:
         self.releases = Counter(
             f"{prefix}releases_total", "Transfers that nobody fetched and whose blocks P was told to free.", ("result",)
         )
+        self.canaries = Counter(
+            f"{prefix}canaries_total", "Canary prompts through pairs of engines, by what came of them.", ("result",)
+        )
         self.ttft = Histogram(f"{prefix}time_to_first_token_seconds", "From the request's end to the first body byte.")
         self.duration = Histogram(f"{prefix}request_duration_seconds", "From the request's end to the answer's end.")
         self.prefill = Histogram(f"{prefix}prefill_seconds", "A prefill engine's answer: its queue and computation.")
@@ -101,7 +104,7 @@ class Metrics:
         )
         self.families: list[Counter | Gauge | Histogram] = [
             self.requests, self.leg_failures, self.retries, self.local, self.releases,
-            self.ttft, self.duration, self.prefill, self.decode_wait, self.chunk_gap,
+            self.canaries, self.ttft, self.duration, self.prefill, self.decode_wait, self.chunk_gap,
         ]  # fmt: skip
 
     def gauge(self, name: str, text: str, labels: Sequence[str], read: Callable[[], Iterable[Sample]]) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pdserving.api.labels import PAIR_UNKNOWN, PAIR_VERIFIED
 from pdserving.proxy.errors import Failure
 from pdserving.proxy.http.edge import ClientEdge
 from pdserving.proxy.http.reply import Reply, build_failure
@@ -41,6 +42,8 @@ def build_admin_pages(gateway: "Gateway") -> dict[bytes, Page]:
         described["ready"] = described["ready"] and not gateway.draining
         for engine, entry in zip(gateway.pool.decodes, described["decode"], strict=True):
             entry["kv"] = gateway.transfers.flow(engine).describe()
+        if gateway.verification is not None:
+            described["pairs"] = gateway.verification.describe()
         return Reply(200, msgspec.json.encode(described))
 
     def pairs() -> Reply:
@@ -77,6 +80,13 @@ def register_gauges(gateway: "Gateway") -> None:
         flows = [(engine.seen.pod, gateway.transfers.flow(engine).state) for engine in pool.decodes]
         return [((pod,), int(state == MOVING)) for pod, state in flows if state != UNKNOWN]
 
+    def verified() -> Iterable[Sample]:
+        pairs = gateway.verification.describe() if gateway.verification is not None else []
+        known = [pair for pair in pairs if pair["state"] != PAIR_UNKNOWN]
+        return [((pair["prefill"], pair["decode"]), int(pair["state"] == PAIR_VERIFIED)) for pair in known]
+
+    text = "1 if canaries proved a pair of engines, 0 if they failed."
+    gauge("pair_verified", text, ("prefill", "decode"), verified)
     text = "1 while a decode engine fetches KV cache, 0 while it computes what it should fetch."
     gauge("kv_moving", text, ("decode",), moving)
     gauge("pair_quarantined", "1 while a pair of engines that failed is avoided.", ("prefill", "decode"), quarantined)

@@ -56,6 +56,10 @@ class TransferWatch:
         """D answered a request whose KV cache it should have fetched."""
         self.flow(engine).asked += tokens
 
+    def own(self, engine: Engine, tokens: int) -> None:
+        """D computed a prompt of the proxy's own, as it was meant to."""
+        self.flow(engine).computed -= tokens
+
     def flow(self, engine: Engine) -> Flow:
         return self._flows.setdefault(engine, Flow())
 
