@@ -20,6 +20,8 @@ class FakeCluster:
         self.pods: list[Manifest] = []
         self.events: list[Manifest] = []
         self.version = 0
+        self.pairs: dict[str, Any] = {"state": "verified", "reason": "Verified", "message": "", "age": 1}
+        """What canaries showed of every pair of engines."""
         self.broken_lanes: set[str] = set()
         """Lanes whose engines never become ready."""
 
@@ -69,7 +71,10 @@ class FakeCluster:
         return [live for (kind, _), live in self.objects.items() if kind in ("StatefulSet", "Deployment")]
 
     def observe(self) -> Observed:
-        prefill = [pod for pod in self.pods if pod["metadata"]["labels"]["pdserving.dev/role"] == "prefill"]
+        prefill, decode = (
+            [pod for pod in self.pods if pod["metadata"]["labels"]["pdserving.dev/role"] == role]
+            for role in ("prefill", "decode")
+        )
         pool = {
             "ready": True,
             "prefill": [
@@ -82,6 +87,9 @@ class FakeCluster:
                 }
                 for pod in prefill
             ],
+            "pairs": [
+                make_pair(p["metadata"]["name"], d["metadata"]["name"], **self.pairs) for p in prefill for d in decode
+            ],
         }
         return Observed(
             objects=tuple(copy.deepcopy(list(self.objects.values()))),
@@ -93,6 +101,12 @@ class FakeCluster:
     def lanes(self) -> set[str]:
         sets = [live for (kind, _), live in self.objects.items() if kind == "StatefulSet"]
         return {live["metadata"]["labels"]["pdserving.dev/lane"] for live in sets}
+
+
+def make_pair(prefill: str, decode: str, **said: Any) -> Manifest:
+    """What a proxy says of two pods."""
+    pods = {"prefill": prefill, "prefill_uid": f"{prefill}-uid", "decode": decode, "decode_uid": f"{decode}-uid"}
+    return {**pods, "state": "verified", "reason": "Verified", "message": "", "age": 1, **said}
 
 
 def _make_pods(live: Mapping[str, Any], *, ready: bool) -> list[Manifest]:

@@ -1,5 +1,6 @@
 """Conditions in every situation a group can be in, and the events that their changes are worth."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from pdserving.api import conditions as c
 from pdserving.core.observed import Observed
-from pdserving.core.plan import ApplyFailure, Needs, ObjectRef, Plan, needs, plan, report
+from pdserving.core.plan import VERIFYING_SECONDS, ApplyFailure, Needs, ObjectRef, Plan, needs, plan, report
 from tests.core.fake_cluster import FakeCluster
 from tests.core.samples import DEFAULTS, NOW, make_group
 
@@ -133,6 +134,106 @@ def test_an_invalid_new_group_makes_nothing() -> None:
     assert result.apply == ()
     assert "endpoint" not in result.status
     assert judge(group, Observed())[c.READY] == ("False", c.INVALID_SPEC, "spec.nonsense: unknown field, remove it")
+
+
+BROKEN = {"state": "failed", "reason": c.NO_KV_MOVED, "message": "the decode engine fetched 0", "age": 1}
+BLIND = {"state": "unknown", "reason": c.CANARY_REFUSED, "message": "decode engine d answered with status 401"}
+
+
+def start_unverified(group: dict[str, Any], **said: Any) -> FakeCluster:
+    cluster = FakeCluster()
+    cluster.pairs = {"state": "unknown", "reason": c.VERIFYING, **said}
+    for _ in range(3):
+        reconcile(cluster, group)
+    return cluster
+
+
+def test_a_group_is_not_ready_before_kv_transfer_is_verified() -> None:
+    group = make_group()
+    cluster = start_unverified(group)
+    step = plan(group, cluster.observe(), NOW, DEFAULTS)
+    verdicts = judge(group, cluster.observe())
+    assert verdicts[c.KV_TRANSFER_VERIFIED] == ("Unknown", c.VERIFYING, "0 of 3 engines passed a canary")
+    assert verdicts[c.READY] == ("False", c.KV_TRANSFER_NOT_VERIFIED, "0 of 3 engines passed a canary")
+    assert step.requeue_after == VERIFYING_SECONDS
+    cluster.pairs = {}
+    assert judge(group, cluster.observe())[c.READY][:2] == ("True", c.SERVING)
+
+
+def test_a_pair_that_fails_makes_a_ready_group_not_ready_and_says_why() -> None:
+    group = make_group()
+    cluster = start(group)
+    cluster.pairs = BROKEN
+    verdicts = judge(group, cluster.observe())
+    assert verdicts[c.READY] == verdicts[c.KV_TRANSFER_VERIFIED]
+    assert verdicts[c.READY][:2] == ("False", c.NO_KV_MOVED)
+    assert verdicts[c.PROXY_AVAILABLE][0] == "True"
+
+
+@pytest.mark.parametrize("said", [BLIND, {"state": "unknown", "reason": c.VERIFYING}])
+def test_where_nothing_can_be_said_a_ready_group_stays_ready(said: dict[str, Any]) -> None:
+    group = make_group()
+    cluster = start(group)
+    cluster.pairs = said
+    verdicts = judge(group, cluster.observe())
+    assert verdicts[c.KV_TRANSFER_VERIFIED][0] == "Unknown"
+    assert verdicts[c.READY][:2] == ("True", c.SERVING)
+
+
+def test_proxies_that_cannot_be_asked_leave_a_ready_group_ready() -> None:
+    group = make_group()
+    cluster = start(group)
+    silent = replace(cluster.observe(), pools=())
+    verdicts = judge(group, silent)
+    assert verdicts[c.KV_TRANSFER_VERIFIED][:2] == ("Unknown", c.NO_PROXY_REPORT)
+    assert verdicts[c.READY][:2] == ("True", c.SERVING)
+
+
+def test_a_new_lane_must_be_verified_anew() -> None:
+    group = make_group()
+    cluster = start(group)
+    cluster.pairs = {"state": "unknown", "reason": c.VERIFYING}
+    group["spec"]["engine"] = {"image": "registry.example/vllm:2"}
+    for _ in range(3):
+        reconcile(cluster, group)
+    assert judge(group, cluster.observe())[c.READY][:2] == ("False", c.KV_TRANSFER_NOT_VERIFIED)
+
+
+def test_engines_that_are_too_busy_for_canaries_serve() -> None:
+    group = make_group()
+    cluster = start_unverified(group, reason=c.ENGINES_BUSY, message="requests wait at the engines")
+    verdicts = judge(group, cluster.observe())
+    assert verdicts[c.KV_TRANSFER_VERIFIED][:2] == ("Unknown", c.ENGINES_BUSY)
+    assert verdicts[c.READY][:2] == ("True", c.SERVING)
+
+
+@pytest.mark.parametrize("mode", ["Warn", "Off"])
+def test_ready_does_not_depend_on_it_unless_enforced(mode: str) -> None:
+    group = make_group(verification={"mode": mode})
+    cluster = start_unverified(group)
+    cluster.pairs = BROKEN
+    verdicts = judge(group, cluster.observe())
+    told = {"Warn": ("False", c.NO_KV_MOVED), "Off": ("Unknown", c.NO_TRANSFER_SEEN)}[mode]
+    assert verdicts[c.KV_TRANSFER_VERIFIED][:2] == told
+    assert verdicts[c.READY][:2] == ("True", c.SERVING)
+
+
+def test_an_invalid_spec_does_not_hide_what_canaries_show() -> None:
+    group = make_group()
+    cluster = start(group)
+    group["spec"]["nonsense"] = 1
+    verdicts = judge(group, cluster.observe())
+    assert verdicts[c.KV_TRANSFER_VERIFIED][:2] == ("True", c.VERIFIED)
+    assert verdicts[c.READY][:2] == ("True", c.SERVING_LAST_VALID_SPEC)
+
+
+def test_status_lists_pairs_only_where_canaries_run() -> None:
+    group = make_group()
+    start(group)
+    assert [pair["state"] for pair in group["status"]["pairs"]] == ["verified", "verified"]
+    group = make_group(verification={"mode": "Off"})
+    start(group)
+    assert "pairs" not in group["status"]
 
 
 def test_a_deleted_group_is_left_to_the_garbage_collector() -> None:

@@ -53,6 +53,12 @@ class Group:
         return self.spec.transfer.protocol == "rdma" and self.spec.transfer.preflight != "skip"
 
     @property
+    def verify_interval(self) -> int:
+        """Seconds between two canaries of an engine; 0: none."""
+        verification = self.spec.verification
+        return 0 if verification.mode == "Off" else verification.interval_seconds
+
+    @property
     def served_name(self) -> str:
         source = self.spec.model.source.hugging_face
         return self.spec.model.served_name or (source.repo if source else self.name)

@@ -33,8 +33,10 @@ __all__ = ["ApplyFailure", "Defaults", "Event", "Needs", "ObjectRef", "Plan", "n
 
 LOOK_AGAIN_SECONDS = 15.0
 """While something is not settled: events and a proxy's pool are not watched."""
+VERIFYING_SECONDS = 3.0
+"""While Ready waits for nothing but a canary, which is known to the proxies alone."""
 WATCH_SECONDS = 30.0
-"""While all is well: whether KV cache moves is known to the proxies alone."""
+"""While all is well: the same holds for a KV transfer that fails later."""
 SETTLED = ((c.READY, "True"), (c.RECONCILING, "False"), (c.STALLED, "False"), (c.BOOTSTRAP_READY, "True"))
 
 
@@ -89,7 +91,8 @@ def _build(group: Group, defaults: Defaults) -> Wanted | Problem:
 
 def _hold(manifest: Mapping[str, Any], view: View, problem: Problem, now: datetime) -> Plan:
     """Touch nothing: what runs goes on as it was."""
-    situation = Situation(view=view, group=None, problem=problem, target=None, pending=0)
+    before = manifest.get("status") or {}
+    situation = Situation(view=view, group=None, problem=problem, target=None, pending=0, before=before)
     return Plan(status=build_status(situation, manifest, now))
 
 
@@ -99,7 +102,12 @@ def _proceed(manifest: Mapping[str, Any], view: View, wanted: Wanted, now: datet
     apply = tuple(_find_different(wanted.objects, view.observed))
     delete = tuple(ObjectRef.of(live) for lane in obsolete for live in lane.sets.values())
     situation = Situation(
-        view=view, group=wanted.group, problem=None, target=wanted.lane, pending=len(apply) + len(delete)
+        view=view,
+        group=wanted.group,
+        problem=None,
+        target=wanted.lane,
+        pending=len(apply) + len(delete),
+        before=manifest.get("status") or {},
     )
     status = build_status(situation, manifest, now)
     return Plan(
@@ -131,6 +139,8 @@ def _look_again(status: Mapping[str, Any]) -> float | None:
     verdicts = read_verdicts(status)
     if verdicts[c.READY].reason == c.SUSPENDED:
         return None
+    if verdicts[c.READY].reason == c.KV_TRANSFER_NOT_VERIFIED:
+        return VERIFYING_SECONDS
     settled = all(verdicts[kind].status == wanted for kind, wanted in SETTLED)
     return WATCH_SECONDS if settled else LOOK_AGAIN_SECONDS
 

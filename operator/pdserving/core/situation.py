@@ -1,10 +1,12 @@
 """All that a status is concluded from, and what stands in a group's way."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from pdserving.api import conditions as c
 from pdserving.api.labels import PROXY
+from pdserving.core.conditions import read_conditions
 from pdserving.core.failures import Failure, diagnose_missing_pods, diagnose_pod
 from pdserving.core.group import Group, Problem
 from pdserving.core.lanes import find_serving
@@ -23,6 +25,8 @@ class Situation:
     """The lane that the spec asks for; None if the spec is invalid."""
     pending: int
     """Objects that are yet to be written or deleted."""
+    before: Object = field(default_factory=dict)
+    """The status as it was last written."""
 
     @cached_property
     def serving(self) -> Lane | None:
@@ -54,6 +58,24 @@ class Situation:
     def preflight(self) -> bool:
         """Whether the group's engine pods carry a preflight container."""
         return self.group is not None and self.group.preflight
+
+    @property
+    def canaries(self) -> bool:
+        """Whether proxies run canaries; with an invalid spec, those of the last valid one tell."""
+        if self.group is None:
+            return any("pairs" in pool for pool in self.view.observed.pools)
+        return self.group.verify_interval > 0
+
+    @property
+    def enforced(self) -> bool:
+        """Whether Ready needs a verified KV transfer."""
+        return self.group is not None and self.group.spec.verification.mode == "Enforce"
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether the shown lane was Ready at the last look."""
+        ready = read_conditions({"status": self.before}).get(c.READY, {})
+        return ready.get("status") == "True" and self.before.get("lane") == self.shown.name
 
     @property
     def suspended(self) -> bool:

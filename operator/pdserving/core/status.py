@@ -6,6 +6,7 @@ from typing import Any
 from pdserving.core import names
 from pdserving.core.conditions import build_conditions, read_generation
 from pdserving.core.observed import Object
+from pdserving.core.pairs import build_pairs
 from pdserving.core.situation import Situation
 from pdserving.core.template import look_up
 from pdserving.core.verdicts import judge
@@ -23,6 +24,7 @@ def build_status(situation: Situation, manifest: Object, now: datetime) -> dict[
         "lane": serving.name if serving else None,
         "targetLane": situation.target if situation.target != (serving.name if serving else None) else None,
         "endpoint": _endpoint(situation, manifest),
+        "pairs": (build_pairs(situation.view, situation.shown.name) or None) if situation.canaries else None,
     }
     return {key: value for key, value in status.items() if value is not None}
 

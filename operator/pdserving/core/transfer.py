@@ -1,7 +1,6 @@
-"""Whether KV cache moves, as the proxies conclude it from the decode engines' own counters.
+"""Whether KV cache moves, as the proxies conclude it from the decode engines' own counters of real traffic.
 
-It has no part in Ready: a group whose fabric is dead still answers rightly, at the price of computing prompts twice,
-and a wrong alarm must not take it out of service.
+It speaks where there are no canaries: with verification Off, and while engines are too busy for one.
 """
 
 from collections.abc import Iterator, Mapping

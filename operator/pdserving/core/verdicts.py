@@ -8,6 +8,7 @@ from pdserving.core.bootstrap import judge_bootstrap
 from pdserving.core.conditions import Verdict
 from pdserving.core.failures import Failure
 from pdserving.core.group import Problem
+from pdserving.core.pairs import judge_pairs
 from pdserving.core.preflight import judge_preflight
 from pdserving.core.situation import Situation, diagnose, find_obstacle
 from pdserving.core.transfer import judge_transfer
@@ -22,7 +23,7 @@ def judge(situation: Situation) -> dict[str, Verdict]:
     verdicts = {
         c.SPEC_VALID: _judge_spec(situation.problem),
         c.BOOTSTRAP_READY: judge_bootstrap(view, shown.name),
-        c.KV_TRANSFER_VERIFIED: judge_transfer(view, shown.name),
+        c.KV_TRANSFER_VERIFIED: (judge_pairs if situation.canaries else judge_transfer)(view, shown.name),
         c.PREFILL_AVAILABLE: _judge_scale(situation, "prefill", situation.scale("prefill"), failures["prefill"]),
         c.DECODE_AVAILABLE: _judge_scale(situation, "decode", situation.scale("decode"), failures["decode"]),
         c.PROXY_AVAILABLE: _judge_scale(situation, PROXY, situation.proxies, failures[PROXY]),
@@ -88,11 +89,26 @@ def _judge_ready(situation: Situation, verdicts: Mapping[str, Verdict]) -> Verdi
     lacking = next((verdicts[part] for part in parts if verdicts[part].status != "True"), None)
     bootstrap = verdicts[c.BOOTSTRAP_READY]
     if lacking is None and bootstrap.status != "False":
-        return _judge_serving(situation, verdicts)
+        return _judge_verified(situation, verdicts[c.KV_TRANSFER_VERIFIED]) or _judge_serving(situation, verdicts)
     if situation.problem:
         return Verdict("False", situation.problem.reason, situation.problem.message)
     lacking = lacking or bootstrap
     return Verdict("False", lacking.reason if lacking.reason != c.NONE_READY else c.NOT_SERVING, lacking.message)
+
+
+def _judge_verified(situation: Situation, transfer: Verdict) -> Verdict | None:
+    """What keeps a group from Ready that has all engines. None if nothing does.
+
+    A lane must be proven once, and a proven failure counts at any time. But where nothing can be said, a group that was
+    Ready stays so, and engines that are too busy for a canary clearly serve.
+    """
+    if not situation.enforced or transfer.status == "True":
+        return None
+    if transfer.status == "False":
+        return Verdict("False", transfer.reason, transfer.message)
+    if situation.was_ready or transfer.reason == c.ENGINES_BUSY:
+        return None
+    return Verdict("False", c.KV_TRANSFER_NOT_VERIFIED, transfer.message)
 
 
 def _judge_serving(situation: Situation, verdicts: Mapping[str, Verdict]) -> Verdict:

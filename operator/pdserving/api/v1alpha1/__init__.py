@@ -4,8 +4,9 @@ from pdserving.api.v1alpha1.engine import EngineSpec, EnvVar, Parallelism, Resou
 from pdserving.api.v1alpha1.group import MAX_NAME, PDServingGroup, PDServingGroupSpec
 from pdserving.api.v1alpha1.model import ModelSource, ModelSpec
 from pdserving.api.v1alpha1.proxy import ProxyLimits, ProxyService, ProxySpec, ProxyTimeouts
-from pdserving.api.v1alpha1.status import Condition, PDServingGroupStatus, RoleStatus
+from pdserving.api.v1alpha1.status import Condition, PairStatus, PDServingGroupStatus, RoleStatus
 from pdserving.api.v1alpha1.transfer import DevicePlugin, Rdma, TransferSpec
+from pdserving.api.v1alpha1.verification import VerificationSpec
 
 __all__ = [
     "MAX_NAME",
@@ -18,6 +19,7 @@ __all__ = [
     "PDServingGroup",
     "PDServingGroupSpec",
     "PDServingGroupStatus",
+    "PairStatus",
     "Parallelism",
     "ProxyLimits",
     "ProxyService",
@@ -28,4 +30,5 @@ __all__ = [
     "RoleSpec",
     "RoleStatus",
     "TransferSpec",
+    "VerificationSpec",
 ]

@@ -10,6 +10,7 @@ from pdserving.api.v1alpha1.model import ModelSpec
 from pdserving.api.v1alpha1.proxy import ProxySpec
 from pdserving.api.v1alpha1.status import PDServingGroupStatus
 from pdserving.api.v1alpha1.transfer import TransferSpec
+from pdserving.api.v1alpha1.verification import VerificationSpec
 
 MAX_NAME = 35
 """The revision label of a StatefulSet's pods, <name>-prefill-<8>-<10>, must fit into 63 characters."""
@@ -46,6 +47,8 @@ class PDServingGroupSpec(Model):
     """Engines that fetch the prompts' KV cache and generate tokens."""
     proxy: ProxySpec = ProxySpec()
     """The endpoint in front of them."""
+    verification: VerificationSpec = VerificationSpec()
+    """How it is proven that KV cache moves."""
     suspend: bool = False
     """Scale engines and proxies to 0 and keep everything else."""
 

@@ -39,6 +39,20 @@ class RoleStatus(Model):
     """ready/desired, for the columns of kubectl get."""
 
 
+class PairStatus(Model):
+    prefill: Annotated[str, Field(max_length=253)]
+    """Pod of the prefill engine."""
+    decode: Annotated[str, Field(max_length=253)]
+    """Pod of the decode engine."""
+    state: Literal["verified", "failed", "unknown"]
+    """What canaries showed since both engines started."""
+    error: Annotated[str, Field(max_length=512)] | None = None
+    """Reason and details, if not verified."""
+
+
+MAX_PAIRS = 32
+
+
 class PDServingGroupStatus(Model):
     observed_generation: Annotated[int, Field(ge=0, le=MAX_GENERATION)] = 0
     """Generation of the spec that this status describes."""
@@ -62,3 +76,5 @@ class PDServingGroupStatus(Model):
     """Decode engines of the serving lane, or of the one that comes up."""
     proxy: RoleStatus | None = None
     """Proxies."""
+    pairs: Annotated[tuple[PairStatus, ...], Field(max_length=MAX_PAIRS)] | None = None
+    """Pairs of ready engines as canaries saw them, failed ones first; of many only the first 32."""

@@ -80,6 +80,7 @@ def build_args(group: Group) -> list[str]:
         f"--max-in-flight={proxy.limits.max_in_flight}",
         f"--max-body-bytes={proxy.limits.max_body_bytes}",
         f"--max-local-prefills={proxy.limits.max_local_prefills}",
+        f"--verify-interval={group.verify_interval}",
     ]
 
 
@@ -97,7 +98,7 @@ def _owned(base: dict[str, Any]) -> list[Owned]:
         *(Owned(("metadata", "labels", key), "remove it") for key in base["metadata"]["labels"]),
         Owned((*PROXY, "image"), "use spec.proxy.image"),
         Owned((*PROXY, "imagePullPolicy"), "use spec.proxy.imagePullPolicy"),
-        Owned((*PROXY, "args"), "use the fields of spec.proxy"),
+        Owned((*PROXY, "args"), "use the fields of spec.proxy and spec.verification"),
         Owned((*PROXY, "ports", "name=http"), "use spec.proxy.service.port"),
         Owned((*PROXY, "ports", "name=admin"), "remove it"),
         Owned((*PROXY, "lifecycle", "preStop"), "remove it: it keeps requests away from a proxy that stops"),
