@@ -13,7 +13,7 @@ from e2e.lib import plain as plain_engine
 from e2e.lib import target as clusters
 from e2e.lib.asking import Question, ask
 from e2e.lib.evidence import gather
-from e2e.lib.groups import START_SECONDS, Group, example_spec, make_namespace
+from e2e.lib.groups import START_SECONDS, Group, example_spec, make_namespace, merged
 from e2e.lib.kubectl import Kubectl
 from e2e.lib.plain import Plain
 from e2e.lib.release import NAMESPACE as OPERATOR_NAMESPACE
@@ -60,10 +60,13 @@ def kubectl(target: Target) -> Iterator[Kubectl]:
 
 @pytest.fixture(scope="session")
 def starting(target: Target, release: Release, kubectl: Kubectl) -> Group:
-    """The shared group and the plain engine, applied; they start side by side."""
+    """The shared group and the plain engine, applied; they start side by side.
+
+    Without canaries, which would move KV cache beside the tests that count it; `test_verified` turns them on.
+    """
     kubectl.apply(plain_engine.pod(target.engine_image), plain_engine.service())
     group = Group(kubectl, GROUP)
-    group.apply(example_spec(target.engine_image))
+    group.apply(merged(example_spec(target.engine_image), {"verification": {"mode": "Off"}}))
     return group
 
 

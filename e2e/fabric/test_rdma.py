@@ -7,7 +7,7 @@ import pytest
 from e2e.lib.counted import LENGTH, ask_and_count, right_tokens
 from e2e.lib.engine import Engine
 from e2e.lib.fabric import Fabric, moved, rdma_spec
-from e2e.lib.groups import Group
+from e2e.lib.groups import Group, merged
 from e2e.lib.kubectl import Kubectl
 from e2e.lib.release import Release
 from e2e.lib.target import Target
@@ -16,12 +16,15 @@ from e2e.lib.waiting import eventually
 NOTICE_SECONDS = 60.0
 RECOVERY_SECONDS = 60.0
 """Mooncake leaves a device alone for 30 s after its port has come back."""
+CANARY_SECONDS = 180.0
+"""An interval of 30 s, two canaries, the operator's look, and proxies that roll first."""
 
 
 @pytest.fixture(scope="module")
 def group(target: Target, kubectl: Kubectl, fabric: Fabric, release: Release) -> Iterator[Group]:
+    """Without canaries, which would move bytes beside those that are counted."""
     found = Group(kubectl, "rdma")
-    found.apply(rdma_spec(target.engine_image))
+    found.apply(merged(rdma_spec(target.engine_image), {"verification": {"mode": "Off"}}))
     found.wait_ready()
     yield found
     found.delete()
@@ -120,3 +123,15 @@ def test_a_dead_fabric_costs_speed_not_answers_and_heals(
 
     eventually("KV cache moves again", fetches, within=RECOVERY_SECONDS, every=2)
     group.wait_condition("KVTransferVerified", "True", NOTICE_SECONDS)
+
+
+def test_canaries_find_a_port_that_is_down_without_any_request(fabric: Fabric, group: Group) -> None:
+    group.patch({"verification": {"mode": "Enforce", "intervalSeconds": 30}})
+    assert group.wait_condition("KVTransferVerified", "True", CANARY_SECONDS)["reason"] == "Verified"
+    fabric.change("prefill", "state = DOWN")
+    told = group.wait_condition("KVTransferVerified", "False", CANARY_SECONDS)
+    assert told["reason"] == "NoKVMoved"
+    assert group.wait_condition("Ready", "False", NOTICE_SECONDS)["reason"] == "NoKVMoved"
+    fabric.heal()
+    group.wait_condition("KVTransferVerified", "True", CANARY_SECONDS)
+    group.wait_ready(NOTICE_SECONDS)

@@ -12,6 +12,7 @@ ORDER = (
     "test_ownership",
     "test_scaling",
     "test_prefill_killed",
+    "test_verified",
     "test_outages",
     "test_deletion",
     "test_rights",

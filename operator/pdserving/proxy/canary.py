@@ -111,13 +111,15 @@ class _Canary:
         """D's tokens for the prompt, with KV cache from P."""
         prompt, target = rewrite.parse(COMPLETION, body), self._prefill.target
         transfer = rewrite.Transfer(make_id(), target.engine_id, target.engine.bootstrap_url)
-        answer = await self._prefill.complete(rewrite.build_prefill_body(COMPLETION, prompt, transfer.transfer_id))
+        answer = await self._prefill.complete(
+            b"".join(rewrite.build_prefill_body(COMPLETION, prompt, transfer.transfer_id))
+        )
         said = parse_answer(answer.body)
         if said is None or not said.by_length:
             raise StoppedError(c.CANARY_INCONCLUSIVE, f"{self._prefill.name} did not end by length")
         await self._confirm(answer.established)
         try:
-            return await self._decode.generate(rewrite.build_decode_body(prompt, transfer), TOKENS)
+            return await self._decode.generate(b"".join(rewrite.build_decode_body(prompt, transfer)), TOKENS)
         except UnreachedError:
             engine = self._decode.target.engine
             release(self._gateway, transfer, engine.seen.lane, (engine,))
