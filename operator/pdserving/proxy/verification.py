@@ -95,7 +95,10 @@ class Verification:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(PAUSE * _uniform(0.5, 1.5))
-            await self.step()
+            try:
+                await self.step()
+            except Exception:  # a defect here must not end a proxy that serves
+                logger.exception("a canary ended in a way that nobody foresaw")
 
     async def step(self) -> Outcome | None:
         """The canary that is due, if there is one and it may run now."""
