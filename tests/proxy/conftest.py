@@ -95,10 +95,10 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 
 @pytest.fixture
 async def launch() -> AsyncIterator[Launch]:
-    """``await launch(prefills=1, decodes=1, settle=True, **config)``."""
+    """``await launch(prefills=1, decodes=1, **config)``."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(prefills: int = 1, decodes: int = 1, *, settle: bool = True, **config: Any) -> Proxy:
+        async def start(prefills: int = 1, decodes: int = 1, **config: Any) -> Proxy:
             fabric = Fabric()
             p = [await FakeEngine("prefill", fabric).start() for _ in range(prefills)]
             d = [await FakeEngine("decode", fabric).start() for _ in range(decodes)]
@@ -112,8 +112,7 @@ async def launch() -> AsyncIterator[Launch]:
             client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{main.port}", timeout=PATIENCE)
             await stack.enter_async_context(client)
             proxy = Proxy(app, clock, client, main.port, admin.port, p, d)
-            if settle:
-                await proxy.settled()
+            await proxy.settled()
             return proxy
 
         yield start

@@ -134,9 +134,11 @@ def test_nonsense_from_bootstrap_is_an_error(body: bytes) -> None:
 
 
 async def test_incomplete_prefill_is_not_used_and_says_why(launch: Launch) -> None:
-    proxy = await launch(settle=False)
+    proxy = await launch()
+    engine = proxy.app.pool.prefills[0]
     proxy.prefills[0].workers = {}
-    await until(lambda: proxy.app.pool.prefills[0].epoch is not None and proxy.app.pool.ready)
+    proxy.app.gateway.epochs.recheck(engine)
+    await until(lambda: engine.epoch is not None and not engine.epoch.complete)
     assert (await proxy.chat()).headers["x-pdserving-path"] == "local"
     assert not proxy.prefills[0].calls
     described = (await proxy.admin("/debug/pool"))["prefill"][0]
