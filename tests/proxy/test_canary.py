@@ -180,8 +180,9 @@ async def test_a_prompt_that_prefill_ended_early_is_not_asked_of_decode(launch: 
 async def test_prefill_must_count_a_transfer_if_it_counts_any(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = await launch()
     monkeypatch.setattr(canary, "COUNT_SECONDS", 0.05)
-    proxy.prefills[0].sent = None
-    assert await fly(proxy) == Outcome(c.VERIFIED)
+    for nothing in (None, 0):
+        proxy.prefills[0].sent, proxy.prefills[0].counts_sent = nothing, False
+        assert await fly(proxy) == Outcome(c.VERIFIED)
     proxy.prefills[0].sent, proxy.prefills[0].counts_sent = 3, False
     outcome = await fly(proxy)
     assert outcome.reason == c.CANARY_INCONCLUSIVE

@@ -76,7 +76,7 @@ class _Canary:
         tokens = await self._transfer(self._build_body(model))
         after = await self._read_decode()
         self._require_moved(before, after)
-        if sender.sent is not None:
+        if sender.sent:
             await self._require_sent(sender.sent)
         try:
             reference, hit = await self._compute(self._build_body(model), after)
@@ -149,7 +149,7 @@ class _Canary:
             raise StoppedError(c.CANARY_INCONCLUSIVE, "in the counters other requests hide what the canary did")
 
     async def _require_sent(self, before: float) -> None:
-        """Where its version counts transfers, P has counted one more."""
+        """P has counted one more. One that has not counted yet may be of a version that tells nothing while idle."""
         try:
             async with asyncio.timeout(COUNT_SECONDS):
                 while (await self._prefill.read()).sent == before:  # noqa: ASYNC110 - another process's count
