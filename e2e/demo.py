@@ -24,6 +24,7 @@ from e2e.lib.release import NAMESPACE as OPERATOR_NAMESPACE
 from e2e.lib.release import Release
 from e2e.lib.target import MissingNeedError, Target
 from e2e.lib.waiting import NotYetError, eventually
+from pdserving.proxy.canary import LENGTH
 
 NAMESPACE = "pdserving-demo"
 GROUP = "tiny"
@@ -118,6 +119,8 @@ def _prove(decoder: Engine, before: dict[str, float], sent: int) -> None:
     print(f"prompt tokens sent:                                          {sent}")
     print(f"prompt tokens that {decoder.pod} got as KV cache:  {moved:.0f}")
     print('  (its counter vllm:prompt_tokens_by_source_total{source="external_kv_transfer"}, before and after)')
+    if moved > sent:
+        print(f"  (the proxies sent a canary meanwhile, {LENGTH} tokens, as they do to verify a pair of engines)")
 
 
 def _next(target: Target, group: Group, url: str) -> None:
