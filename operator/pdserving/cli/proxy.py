@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pdserving.proxy.app import Address, Source
+    from pdserving.proxy.config import Config
 
 LISTEN, ADMIN = "127.0.0.1:8000", "127.0.0.1:9090"
 SECONDS = (
@@ -58,7 +59,7 @@ def _run(args: argparse.Namespace) -> int:
     import uvloop  # noqa: PLC0415 - no other subcommand should pay for these
 
     from pdserving.controller.logs import set_up_logging  # noqa: PLC0415
-    from pdserving.proxy import app, config  # noqa: PLC0415
+    from pdserving.proxy import app  # noqa: PLC0415
 
     set_up_logging(args.log_format)
     try:
@@ -67,13 +68,18 @@ def _run(args: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"pdserving proxy: {error}")
         return 2
+    return uvloop.run(app.run(read_config(args), source, listen, admin))
+
+
+def read_config(args: argparse.Namespace) -> "Config":
+    from pdserving.proxy.config import Config  # noqa: PLC0415
+
     names = [option[2:].replace("-", "_") for option, *_ in (*SECONDS, *COUNTS)]
-    chosen = config.Config(
+    return Config(
         on_prefill_failure=args.on_prefill_failure,
         access_log=args.access_log,
         **{name: getattr(args, name) for name in names},
     )
-    return uvloop.run(app.run(chosen, source, listen, admin))
 
 
 def _read_source(args: argparse.Namespace) -> "Source":

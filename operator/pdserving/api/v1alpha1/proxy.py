@@ -33,6 +33,13 @@ class ProxyLimits(Model):
     """Prompts at once that decode engines compute themselves because no prefill engine could."""
 
 
+class ProxyDispatch(Model):
+    local_prefill_below_tokens: Annotated[int, Field(ge=0, le=1000000)] = 0
+    """Prompts shorter than this, by an estimate of four bytes a token, go to a decode engine alone, which computes them
+    itself: for a short prompt the way over a prefill engine may take longer than the computation. 0 sends every prompt
+    to a prefill engine."""
+
+
 class ProxyService(Model):
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the group's Service."""
@@ -53,6 +60,8 @@ class ProxySpec(Model):
     """When the kubelet pulls the proxy image. By default as the operator was told at its installation."""
     resources: Resources = Resources(requests={"cpu": "100m", "memory": "128Mi"}, limits={"memory": "1Gi"})
     """Requests and limits of the proxy container."""
+    dispatch: ProxyDispatch = ProxyDispatch()
+    """Which requests go to a prefill engine first."""
     on_prefill_failure: Literal["RecomputeOnDecode", "Fail"] = "RecomputeOnDecode"
     """What happens when no prefill engine can take a prompt: a decode engine computes it, or the request fails."""
     max_retries: Annotated[int, Field(ge=0, le=10)] = 1
@@ -63,5 +72,10 @@ class ProxySpec(Model):
     """How much the proxy takes on at once."""
     service: ProxyService = ProxyService()
     """The Service, named as the group, through which clients reach the proxies."""
+    access_log: bool = False
+    """One line of JSON for each request on the proxy's standard output: which engines served it, by which path, how it
+    ended and how long each part took. Prompts and answers are not in it."""
+    log_format: Literal["text", "json"] = "text"
+    """Of all other log lines: text for people, json for machines."""
     template: Preserved | None = None
     """Any field of a pod template, merged as in the roles' templates; the container is named proxy."""

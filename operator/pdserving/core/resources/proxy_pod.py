@@ -80,7 +80,10 @@ def build_args(group: Group) -> list[str]:
         f"--max-in-flight={proxy.limits.max_in_flight}",
         f"--max-body-bytes={proxy.limits.max_body_bytes}",
         f"--max-local-prefills={proxy.limits.max_local_prefills}",
+        f"--local-prefill-below-tokens={proxy.dispatch.local_prefill_below_tokens}",
         f"--verify-interval={group.verify_interval}",
+        f"--log-format={proxy.log_format}",
+        *(["--access-log"] if proxy.access_log else []),
     ]
 
 
