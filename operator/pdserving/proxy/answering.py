@@ -121,7 +121,7 @@ class Answering:
 
     def _fail(self, failure: Failure, outcome: str) -> None:
         self._drop_leg()
-        self._reply(build_failure(failure, self._headers()), outcome)
+        self._reply(build_failure(failure, self._request.path, self._headers()), outcome)
 
     def _reply(self, reply: Reply, outcome: str) -> None:
         keep = self._keep_alive and self._request.chunked_ok and not self._gateway.draining

@@ -30,12 +30,11 @@ class PassThrough:
 
 
 def _openai_error(failure: Failure) -> bytes:
-    return b"data: %b\n\ndata: [DONE]\n\n" % msgspec.json.encode({"error": failure.as_object()})
+    return b"data: %b\n\ndata: [DONE]\n\n" % failure.as_openai()
 
 
 def _anthropic_error(failure: Failure) -> bytes:
-    content = {"type": "error", "error": {"type": "api_error", "message": failure.message}}
-    return b"event: error\ndata: %b\n\n" % msgspec.json.encode(content)
+    return b"event: error\ndata: %b\n\n" % failure.as_anthropic()
 
 
 def _responses_error(failure: Failure) -> bytes:

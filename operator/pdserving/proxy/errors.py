@@ -1,9 +1,11 @@
-"""What clients read when something fails: OpenAI's error object, with what failed, where, and what to do.
+"""What clients read when something fails: the error object of their API, with what failed, where, and what to do.
 
+Under ``/v1/messages`` that is Anthropic's, everywhere else OpenAI's: a client library makes its exceptions from it.
 Engines are named by their pod, never by URL: clients have no business with addresses inside the cluster.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -16,6 +18,10 @@ REASONS = {
 }  # fmt: skip
 
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_ANTHROPIC_TYPES: Final = {
+    **_TYPES, 403: "permission_error", 413: "request_too_large", 503: "overloaded_error", 504: "timeout_error",
+}  # fmt: skip
+_ANTHROPIC: Final = b"/v1/messages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +37,20 @@ class Failure:
     def type(self) -> str:
         return _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
 
-    def as_object(self) -> dict[str, object]:
-        return {"message": self.message, "type": self.type, "param": None, "code": self.code}
+    def as_openai(self) -> bytes:
+        content = {"message": self.message, "type": self.type, "param": None, "code": self.code}
+        return msgspec.json.encode({"error": content})
 
-    def as_json(self) -> bytes:
-        return msgspec.json.encode({"error": self.as_object()})
+    def as_anthropic(self) -> bytes:
+        """It has no place for ``code``."""
+        kind = _ANTHROPIC_TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
+        return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": self.message}})
+
+    def encode_for(self, target: bytes) -> bytes:
+        """In the form of the API to which this path belongs, with or without a query; of OpenAI's if to none."""
+        if target.startswith(_ANTHROPIC) and target[len(_ANTHROPIC) :][:1] in {b"", b"/", b"?"}:
+            return self.as_anthropic()
+        return self.as_openai()
 
 
 class BadRequestError(Exception):

@@ -65,18 +65,18 @@ class Gateway:
     def _overloaded(self, edge: ClientEdge, request: Request, api: str) -> None:
         text = f"This proxy already serves {self.in_flight} requests, its limit; try again in a moment."
         self.metrics.requests.add(api, "none", "overloaded")
-        edge.reply(build_failure(Failure(429, "overloaded", text, 1)), request)
+        edge.reply(build_failure(Failure(429, "overloaded", text, 1), request.path), request)
 
     def _refuse(self, edge: ClientEdge, request: Request) -> None:
         path = request.path.decode("latin-1")
         allowed = self._method_of(request.path)
         if allowed is not None:
             text = f"{path} does not answer {request.method.decode('latin-1')}; use {allowed.decode()}."
-            reply = build_failure(Failure(405, "method_not_allowed", text), b"allow: %b\r\n" % allowed)
+            failure, headers = Failure(405, "method_not_allowed", text), b"allow: %b\r\n" % allowed
         else:
-            reply = build_failure(Failure(404, "unknown_route", f"There is no {path} here."))
-        self.metrics.requests.add("other", "none", str(reply.status))
-        edge.reply(reply, request)
+            failure, headers = Failure(404, "unknown_route", f"There is no {path} here."), b""
+        self.metrics.requests.add("other", "none", str(failure.status))
+        edge.reply(build_failure(failure, request.path, headers), request)
 
     def _method_of(self, path: bytes) -> bytes | None:
         if path in APIS:

@@ -122,7 +122,8 @@ class AdminServer:
         page = self._pages.get(request.path)
         if page is None or request.method not in {b"GET", b"HEAD"}:
             known = ", ".join(path.decode() for path in self._pages)
-            edge.reply(build_failure(Failure(404, "unknown_page", f"Only GET of these: {known}.")), request)
+            failure = Failure(404, "unknown_page", f"Only GET of these: {known}.")
+            edge.reply(build_failure(failure, request.path), request)
         else:
             edge.reply(page(), request)
 

@@ -84,7 +84,7 @@ class Relay(Leg):
         self._fail(Failure(503, "stopping", "The proxy was stopped; try again.", 1))
 
     def _fail(self, failure: Failure) -> None:
-        self._finish(build_failure(failure), failure.code)
+        self._finish(build_failure(failure, self._request.path), failure.code)
 
     def _finish(self, reply: Reply, outcome: str) -> None:
         self._gateway.metrics.requests.add(self._api, "plain", outcome)

@@ -306,7 +306,7 @@ class ClientEdge(asyncio.Protocol):
             self.close()
             return
         self._discarding = True
-        self.transport.write(build_failure(failure).encode(keep_alive=False))
+        self.transport.write(build_failure(failure, self._url).encode(keep_alive=False))
         self.transport.write_eof()
         self._wait(LINGER)
 

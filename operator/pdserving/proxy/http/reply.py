@@ -26,7 +26,8 @@ def build_head(status: int, content_type: bytes, framing: bytes, headers: bytes)
     return b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\n%b%b" % (status, reason, content_type, framing, headers)
 
 
-def build_failure(failure: Failure, headers: bytes = b"") -> Reply:
+def build_failure(failure: Failure, target: bytes, headers: bytes = b"") -> Reply:
+    """``target`` is the request's path, as far as it is known: it decides on the body's form."""
     if failure.retry_after is not None:
         headers += b"retry-after: %d\r\n" % failure.retry_after
-    return Reply(failure.status, failure.as_json(), headers=headers)
+    return Reply(failure.status, failure.encode_for(target), headers=headers)
