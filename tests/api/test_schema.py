@@ -65,6 +65,7 @@ def test_every_field_has_a_default_or_is_optional_or_says_why_not() -> None:
         "model.source.image.reference",
         "model.source.hostPath.path",
         "model.source.inImage.path",
+        "proxy.apiKey.secretName",
         "transfer",
         "transfer.protocol",
         "transfer.rdma.devicePlugin.resource",

@@ -91,6 +91,25 @@ def test_a_volume_that_cannot_be_mounted() -> None:
     assert 'persistentvolumeclaim "m" not found' in failure.message
 
 
+@pytest.mark.parametrize("why", ['secret "clients" not found', "references non-existent secret key: api-keys"])
+def test_a_proxy_without_the_secret_of_its_keys(why: str) -> None:
+    pod = make_pod("p-0", role="proxy", state={"waiting": {"reason": "ContainerCreating"}})
+    cause = event("p-0", "FailedMount", f'MountVolume.SetUp failed for volume "api-key" : {why}')
+    summary = "Unable to attach or mount volumes: unmounted volumes=[api-key]: timed out waiting for the condition"
+    newer = event("p-0", "FailedMount", summary, lastTimestamp="2026-12-01T02:00:00Z")
+    failure = diagnose(pod, cause, newer)
+    assert failure.reason == c.VOLUME_NOT_MOUNTED
+    assert why in failure.message
+    assert failure.message.endswith("create the Secret of spec.proxy.apiKey with that key, or correct the field")
+    assert "unmounted" in diagnose(pod, newer).message, "better than nothing"
+
+
+def test_a_volume_of_an_engine_may_have_the_name_of_one_of_the_proxys() -> None:
+    pod = make_pod("p-0", state={"waiting": {"reason": "ContainerCreating"}})
+    cause = event("p-0", "FailedMount", 'MountVolume.SetUp failed for volume "api-key" : secret "x" not found')
+    assert "spec.proxy" not in diagnose(pod, cause).message
+
+
 def test_the_newest_event_counts_and_the_smallest_of_equals() -> None:
     pod = make_pod("p-0", state={"waiting": {"reason": "ContainerCreating"}})
     old = event("p-0", "FailedMount", "old", lastTimestamp="2026-01-01T00:00:00Z")

@@ -1,6 +1,7 @@
 """``pdserving proxy``: the P/D proxy of a group, or of engines named on the command line."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--access-log", action="store_true", help="one line of JSON for each request, on stdout")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of log lines (text)")
+    parser.add_argument(
+        "--api-key-file", type=Path, metavar="PATH", help="keys, one a line, of which clients must show one"
+    )
     for option, seconds, text in SECONDS:
         parser.add_argument(option, type=float, default=seconds, metavar="SECONDS", help=f"{text} ({seconds:g})")
     for option, count, text in COUNTS:
@@ -78,6 +82,7 @@ def read_config(args: argparse.Namespace) -> "Config":
     return Config(
         on_prefill_failure=args.on_prefill_failure,
         access_log=args.access_log,
+        api_key_file=args.api_key_file,
         **{name: getattr(args, name) for name in names},
     )
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdserving.api import conditions as c
-from pdserving.api.labels import ENGINE_CONTAINER, PREFLIGHT_CONTAINER
+from pdserving.api.labels import ENGINE_CONTAINER, PREFLIGHT_CONTAINER, PROXY, ROLE_LABEL
 from pdserving.core.crash import explain_termination, is_loop, read_termination
 from pdserving.core.observed import Object, Observed
 from pdserving.core.preflight import explain_failure
+from pdserving.core.proxy_secrets import REMEDIES
 from pdserving.core.template import look_up
-from pdserving.core.view import name_of
+from pdserving.core.view import labels_of, name_of
 
 IMAGE_REASONS = frozenset(
     ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
@@ -26,6 +27,9 @@ BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (\w+: )?')
 STATEFUL_SET_PREFIX = re.compile(r"^create Pod \S+ in StatefulSet \S+ failed error: ")
 PREEMPTION = re.compile(r" (no new claims to deallocate, )?preemption: .*$")
 """Why the scheduler could not evict others: true, and no help."""
+VOLUME = re.compile(r'for volume "([^"]+)"')
+SUMMARY = re.compile(r"^Unable to attach or mount volumes")
+"""The kubelet's second event, which has no cause in it."""
 VOLUME_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "Failed")
 POD_SECURITY_REMEDY = (
     "label the namespace pod-security.kubernetes.io/enforce=privileged, or use transfer.protocol tcp and a template "
@@ -129,8 +133,12 @@ def _volumes(pod: Object, observed: Observed) -> Failure | None:
     """Containers that wait for volumes say only ContainerCreating; the kubelet's events say why."""
     if any(look_up(container, ("state", "running")) for container in _containers(pod)):
         return None
-    text = _newest_event(observed, pod, VOLUME_EVENTS)
-    return Failure(c.VOLUME_NOT_MOUNTED, f"pod {name_of(pod)} can't start its containers: {text}") if text else None
+    text = _newest_event(observed, pod, VOLUME_EVENTS, SUMMARY) or _newest_event(observed, pod, VOLUME_EVENTS)
+    if not text:
+        return None
+    volume = VOLUME.search(text) if labels_of(pod).get(ROLE_LABEL) == PROXY else None
+    remedy = f"; {REMEDIES[volume[1]]}" if volume and volume[1] in REMEDIES else ""
+    return Failure(c.VOLUME_NOT_MOUNTED, f"pod {name_of(pod)} can't start its containers: {text}{remedy}")
 
 
 def _starting(pod: Object) -> Failure:
@@ -163,9 +171,13 @@ def _replica_failure(workload: Object) -> str:
     return str(condition.get("message", "")) if condition.get("status") == "True" else ""
 
 
-def _newest_event(observed: Observed, about: Object, reasons: Sequence[str]) -> str:
+def _newest_event(
+    observed: Observed, about: Object, reasons: Sequence[str], unlike: "re.Pattern[str] | None" = None
+) -> str:
     """Message of the newest such event, the smallest message of equals, so that it does not alternate."""
     matching = [event for event in observed.events if event.get("reason") in reasons and _is_about(event, about)]
+    if unlike is not None:
+        matching = [event for event in matching if not unlike.search(str(event.get("message", "")))]
     newest = max(map(_seen, matching), default="")
     return min((str(event.get("message", "")) for event in matching if _seen(event) == newest), default="")
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from pdserving.api import conditions as c
 from pdserving.api.labels import PROXY
@@ -85,7 +86,20 @@ class Situation:
 def diagnose(situation: Situation) -> dict[str, Failure | None]:
     """Role -> why not all of its pods are ready, in the lane that is shown."""
     view = situation.view
-    return diagnose_lane(view, situation.shown) | {PROXY: diagnose_role(view, PROXY, None, view.deployment)}
+    proxies = _with_obstacle(diagnose_role(view, PROXY, None, view.deployment), view)
+    return diagnose_lane(view, situation.shown) | {PROXY: proxies}
+
+
+def _with_obstacle(failure: Failure | None, view: View) -> Failure | None:
+    """A proxy that runs and refuses everybody tells why in its pool page, whether it is ready or not."""
+    if failure is None or failure.reason != c.UNHEALTHY:
+        return failure
+    told = [text for pool in view.observed.pools for text in _texts(pool.get("obstacles"))]
+    return replace(failure, message=f"{failure.message}: {min(told)}", blocking=True) if told else failure
+
+
+def _texts(value: Any) -> list[str]:
+    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 
 
 def diagnose_lane(view: View, lane: Lane) -> dict[str, Failure | None]:

@@ -1,6 +1,7 @@
 """Everything that can be set, once, with the defaults of the API (``spec.proxy``). All times are seconds."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 FailurePolicy = Literal["RecomputeOnDecode", "Fail"]
@@ -26,6 +27,8 @@ class Config:
     verify_interval: float = 0.0
     """Between two canaries of an engine; 0: none are run."""
     access_log: bool = False
+    api_key_file: Path | None = None
+    """Keys, one a line, of which clients must show one; None: everybody is served."""
 
     header_timeout: float = 15.0
     """For a request's head, and again for each pause within its body."""

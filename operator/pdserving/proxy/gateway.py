@@ -14,6 +14,7 @@ from pdserving.proxy.http.edge import ClientEdge
 from pdserving.proxy.http.reply import build_failure
 from pdserving.proxy.http.request import Request
 from pdserving.proxy.http.upstream import CONNECT, RESET
+from pdserving.proxy.keys import ApiKeys
 from pdserving.proxy.metrics import Metrics
 from pdserving.proxy.pages import build_pages, register_gauges
 from pdserving.proxy.pairs import Pairs
@@ -34,6 +35,7 @@ class Gateway:
         self.metrics = Metrics()
         self.pairs = Pairs()
         self.access_log = AccessLog(wheel) if config.access_log else None
+        self.keys = ApiKeys(config.api_key_file, wheel) if config.api_key_file else None
         self.epochs = EpochReader(pool, config)
         self.transfers = TransferWatch(pool)
         self.verification = Verification(self, config.verify_interval) if config.verify_interval else None
@@ -87,6 +89,15 @@ class Gateway:
 
     def rejected(self, failure: Failure) -> None:
         self.metrics.requests.add("other", "none", failure.code)
+
+    @property
+    def obstacles(self) -> list[str]:
+        """Why every client is refused, whatever the engines do."""
+        return [f"{self.keys.problem}; everybody is refused"] if self.keys is not None and self.keys.problem else []
+
+    @property
+    def ready(self) -> bool:
+        return self.pool.ready and not self.draining and not self.obstacles
 
     def leg_failed(self, engine: Engine, cause: str) -> None:
         """A leg to this engine broke: count it, look again at what we know of it, and prefer others for a moment.

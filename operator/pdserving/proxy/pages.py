@@ -10,6 +10,7 @@ from pdserving.proxy.errors import Failure
 from pdserving.proxy.http.edge import ClientEdge
 from pdserving.proxy.http.reply import Reply, build_failure
 from pdserving.proxy.http.request import Request
+from pdserving.proxy.keys import ApiKeys
 from pdserving.proxy.metrics import Sample
 from pdserving.proxy.transfers import MOVING, UNKNOWN
 
@@ -27,8 +28,8 @@ def build_pages(gateway: "Gateway") -> dict[bytes, Page]:
 
     def ready() -> Reply:
         problems = list_problems(gateway)
-        serving = gateway.pool.ready and not gateway.draining
-        return Reply(200 if serving else 503, msgspec.json.encode({"ready": serving, "problems": problems}))
+        content = msgspec.json.encode({"ready": gateway.ready, "problems": problems})
+        return Reply(200 if gateway.ready else 503, content)
 
     def metrics() -> Reply:
         return Reply(200, gateway.metrics.render(), b"text/plain; version=0.0.4; charset=utf-8")
@@ -38,8 +39,7 @@ def build_pages(gateway: "Gateway") -> dict[bytes, Page]:
 
 def build_admin_pages(gateway: "Gateway") -> dict[bytes, Page]:
     def pool() -> Reply:
-        described = gateway.pool.describe()
-        described["ready"] = described["ready"] and not gateway.draining
+        described = gateway.pool.describe() | {"ready": gateway.ready, "obstacles": gateway.obstacles}
         for engine, entry in zip(gateway.pool.decodes, described["decode"], strict=True):
             entry["kv"] = gateway.transfers.flow(engine).describe()
         if gateway.verification is not None:
@@ -54,6 +54,7 @@ def build_admin_pages(gateway: "Gateway") -> dict[bytes, Page]:
 
 def list_problems(gateway: "Gateway") -> list[str]:
     problems = ["draining: the proxy was told to stop"] if gateway.draining else []
+    problems += gateway.obstacles
     for engine in gateway.pool.engines.values():
         if not engine.seen.ready:
             problems.append(f"{engine.seen.role} {engine.seen.pod}: not ready")
@@ -115,6 +116,7 @@ class AdminServer:
     def __init__(self, gateway: "Gateway") -> None:
         self.config, self.wheel = gateway.config, gateway.wheel
         self.draining = False
+        self.keys: ApiKeys | None = None
         self.edges: set[ClientEdge] = set()
         self._pages = build_admin_pages(gateway)
 

@@ -4,10 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pdserving.api.v1alpha1.base import Image, Model
+from pdserving.api.v1alpha1.base import Image, Model, ObjectName
 from pdserving.api.v1alpha1.engine import Preserved, Resources
 from pdserving.api.v1alpha1.model import PullPolicy
 
+KEY_PATTERN = r"^[-._a-zA-Z0-9]*[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"
+"""Not of dots alone: it becomes a file's name."""
 Seconds = Annotated[int, Field(ge=1, le=86400)]
 
 
@@ -51,6 +53,14 @@ class ProxyService(Model):
     """Annotations of the group's Service, for load balancer controllers."""
 
 
+class ProxyApiKey(Model):
+    secret_name: ObjectName
+    """Secret in the group's namespace. A change of it reaches the proxies in about a minute, without a restart."""
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=KEY_PATTERN)] = "api-keys"
+    """Key in that Secret. Its value has the API keys, one a line; with two of them clients can change from one to the
+    other."""
+
+
 class ProxySpec(Model):
     replicas: Annotated[int, Field(ge=0, le=64)] = 2
     """Proxy pods. With two, the loss of one interrupts only the requests in it."""
@@ -72,6 +82,9 @@ class ProxySpec(Model):
     """How much the proxy takes on at once."""
     service: ProxyService = ProxyService()
     """The Service, named as the group, through which clients reach the proxies."""
+    api_key: ProxyApiKey | None = None
+    """Serve only clients that show one of these keys, as `Authorization: Bearer KEY` or as `x-api-key: KEY`. Only
+    /health and /ready are open. By default everybody who reaches the group's Service is served."""
     access_log: bool = False
     """One line of JSON for each request on the proxy's standard output: which engines served it, by which path, how it
     ended and how long each part took. Prompts and answers are not in it."""

@@ -5,6 +5,7 @@ from typing import Any
 from pdserving.api import labels
 from pdserving.core import names
 from pdserving.core.group import Group
+from pdserving.core.proxy_secrets import build_mount, build_options, build_volume, find_mounted
 from pdserving.core.resources.metadata import build_pod_labels, build_selector
 from pdserving.core.template import Owned, merge_template
 
@@ -17,6 +18,7 @@ PROXY = ("spec", "containers", f"name={labels.PROXY_CONTAINER}")
 def build_proxy_pod(group: Group, image: str, pull_policy: str) -> dict[str, Any]:
     """Raises `TemplateError` if the user's template can't be merged."""
     drain = group.spec.proxy.timeouts.drain_seconds
+    volumes = [build_volume(mounted) for mounted in find_mounted(group.spec.proxy)]
     base = {
         "metadata": {"labels": build_pod_labels(group, labels.PROXY)},
         "spec": {
@@ -33,13 +35,16 @@ def build_proxy_pod(group: Group, image: str, pull_policy: str) -> dict[str, Any
                 }
             ],
             "containers": [_build_container(group, image, pull_policy)],
+            **({"volumes": volumes} if volumes else {}),
         },
     }
-    return merge_template(base, group.spec.proxy.template, _owned(base), "spec.proxy.template", labels.PROXY_CONTAINER)
+    owned = _owned(group, base)
+    return merge_template(base, group.spec.proxy.template, owned, "spec.proxy.template", labels.PROXY_CONTAINER)
 
 
 def _build_container(group: Group, image: str, pull_policy: str) -> dict[str, Any]:
     resources = group.spec.proxy.resources.model_dump()
+    mounts = [build_mount(mounted) for mounted in find_mounted(group.spec.proxy)]
     return {
         "name": labels.PROXY_CONTAINER,
         "image": image,
@@ -58,6 +63,7 @@ def _build_container(group: Group, image: str, pull_policy: str) -> dict[str, An
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
+        **({"volumeMounts": mounts} if mounts else {}),
     }
 
 
@@ -84,6 +90,7 @@ def build_args(group: Group) -> list[str]:
         f"--verify-interval={group.verify_interval}",
         f"--log-format={proxy.log_format}",
         *(["--access-log"] if proxy.access_log else []),
+        *(option for mounted in find_mounted(proxy) for option in build_options(mounted)),
     ]
 
 
@@ -96,8 +103,11 @@ def _probe(path: str, *, period: int, failures: int) -> dict[str, Any]:
     }
 
 
-def _owned(base: dict[str, Any]) -> list[Owned]:
+def _owned(group: Group, base: dict[str, Any]) -> list[Owned]:
+    mounted = find_mounted(group.spec.proxy)
     return [
+        *(Owned(("spec", "volumes", f"name={each.volume}"), f"use spec.proxy.{each.field}") for each in mounted),
+        *(Owned((*PROXY, "volumeMounts", f"mountPath={each.folder}"), "remove it") for each in mounted),
         *(Owned(("metadata", "labels", key), "remove it") for key in base["metadata"]["labels"]),
         Owned((*PROXY, "image"), "use spec.proxy.image"),
         Owned((*PROXY, "imagePullPolicy"), "use spec.proxy.imagePullPolicy"),

@@ -14,8 +14,9 @@ from pdserving.proxy.config import Config
 from pdserving.proxy.deadlines import Deadline, Wheel
 from pdserving.proxy.errors import Failure
 from pdserving.proxy.http.reply import Reply, build_failure
-from pdserving.proxy.http.request import FORWARDED, Request, accept_request_id
+from pdserving.proxy.http.request import CREDENTIALS, FORWARDED, OTHERS, Request, accept_request_id
 from pdserving.proxy.http.upload import LARGE, Upload
+from pdserving.proxy.keys import ApiKeys, Header
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 WRITE_LIMIT: Final = 256 * 1024
@@ -40,6 +41,8 @@ class Server(Protocol):
     config: Config
     wheel: Wheel
     draining: bool
+    keys: ApiKeys | None
+    """Who may ask; None: everybody."""
     edges: "set[ClientEdge]"
 
     def serve(self, edge: "ClientEdge", request: Request) -> None:
@@ -57,9 +60,9 @@ class RefusedError(Exception):
 
 class ClientEdge(asyncio.Protocol):
     __slots__ = (
-        "_body", "_busy", "_content_length", "_discarding", "_encoded", "_expect", "_fed", "_forwarded", "_head_bytes",
-        "_hosts", "_in_head", "_parser", "_queue", "_request_id", "_size", "_url", "deadline", "exchange", "server",
-        "transport", "writable",
+        "_body", "_busy", "_content_length", "_credentials", "_discarding", "_encoded", "_expect", "_fed", "_forwarded",
+        "_head_bytes", "_hosts", "_in_head", "_parser", "_passed_on", "_queue", "_request_id", "_size", "_url",
+        "deadline", "exchange", "server", "transport", "writable",
     )  # fmt: skip
 
     def __init__(self, server: Server) -> None:
@@ -68,6 +71,7 @@ class ClientEdge(asyncio.Protocol):
         self.exchange: Exchange | None = None
         self.writable = True
         self.deadline = Deadline(self._expired)
+        self._passed_on = FORWARDED if server.keys is None else OTHERS
         self._busy = False
         self._discarding = False
         self._queue: deque[Request] = deque()
@@ -82,6 +86,8 @@ class ClientEdge(asyncio.Protocol):
         self._url = b""
         self._request_id = b""
         self._forwarded: list[bytes] = []
+        self._credentials: tuple[Header, ...] = ()
+        """Not passed on."""
         self._hosts = 0
         self._content_length: bytes | None = None
         self._encoded = False
@@ -142,7 +148,7 @@ class ClientEdge(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         self._head_bytes += len(name) + len(value) + 4
-        if name in FORWARDED:
+        if name in self._passed_on:
             self._forwarded.append(b"%b: %b\r\n" % (name, value))
         elif name == b"host":
             self._hosts += 1
@@ -154,11 +160,16 @@ class ClientEdge(asyncio.Protocol):
             self._request_id = value
         elif name == b"expect":
             self._expect = value.lower() == b"100-continue"
+        elif name in CREDENTIALS:
+            self._credentials += ((name, value),)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._head_bytes > self.server.config.max_head_bytes:
             self._raise(self._head_too_large())
+        keys = self.server.keys
+        if keys is not None and (refusal := keys.refuse(self._url, self._credentials)) is not None:
+            self._raise(refusal)
         if self._parser.should_upgrade():
             self._raise(Failure(400, "upgrade", "This server does not change protocols; send HTTP/1.1 requests."))
         if self._content_length is not None:

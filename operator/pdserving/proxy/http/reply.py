@@ -28,6 +28,8 @@ def build_head(status: int, content_type: bytes, framing: bytes, headers: bytes)
 
 def build_failure(failure: Failure, target: bytes, headers: bytes = b"") -> Reply:
     """``target`` is the request's path, as far as it is known: it decides on the body's form."""
+    if failure.status == 401:
+        headers += b"www-authenticate: Bearer\r\n"
     if failure.retry_after is not None:
         headers += b"retry-after: %d\r\n" % failure.retry_after
     return Reply(failure.status, failure.encode_for(target), headers=headers)

@@ -14,6 +14,10 @@ FORWARDED = frozenset(
 )
 """Headers that engines get. An allow-list: a list of forbidden ones would miss the next dangerous one."""
 
+CREDENTIALS = frozenset((b"authorization", b"x-api-key"))
+OTHERS = FORWARDED - CREDENTIALS
+"""What engines get where the proxy itself checks keys: a key that opens the proxy is not theirs."""
+
 _ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
