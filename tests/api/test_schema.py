@@ -66,6 +66,7 @@ def test_every_field_has_a_default_or_is_optional_or_says_why_not() -> None:
         "model.source.hostPath.path",
         "model.source.inImage.path",
         "proxy.apiKey.secretName",
+        "proxy.tls.secretName",
         "transfer",
         "transfer.protocol",
         "transfer.rdma.devicePlugin.resource",

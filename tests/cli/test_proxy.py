@@ -6,12 +6,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pdserving.cli.main import build_parser
+from pdserving.cli.main import build_parser, main
 from pdserving.cli.proxy import read_config
 from pdserving.proxy.config import Config
 
 GOLDEN = Path(__file__).parents[1] / "core/golden"
-INNER = {"header_timeout", "keep_alive_timeout", "max_head_bytes", "connect_timeout", "query_interval"}
+INNER = {
+    "header_timeout",
+    "handshake_timeout",
+    "keep_alive_timeout",
+    "max_head_bytes",
+    "connect_timeout",
+    "query_interval",
+}
 """Not to be set."""
 
 
@@ -30,6 +37,12 @@ def test_arguments_of_a_proxy_pod_are_understood(case: str) -> None:
 
 def test_a_plain_group_has_the_proxys_own_defaults() -> None:
     assert read("tiny-cpu") == Config(verify_interval=600)
+
+
+def test_half_a_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["proxy", "--decode=http://127.0.0.1:1", "--tls-cert-file=/x"])
+    assert "--tls-cert-file and --tls-key-file go together" in capsys.readouterr().out
 
 
 def test_every_field_of_a_group_reaches_the_proxy() -> None:

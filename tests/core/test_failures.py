@@ -91,16 +91,23 @@ def test_a_volume_that_cannot_be_mounted() -> None:
     assert 'persistentvolumeclaim "m" not found' in failure.message
 
 
-@pytest.mark.parametrize("why", ['secret "clients" not found', "references non-existent secret key: api-keys"])
-def test_a_proxy_without_the_secret_of_its_keys(why: str) -> None:
+@pytest.mark.parametrize(
+    ("volume", "why", "remedy"),
+    [
+        ("api-key", 'secret "clients" not found', "create the Secret of spec.proxy.apiKey with that key"),
+        ("api-key", "references non-existent secret key: k", "create the Secret of spec.proxy.apiKey with that key"),
+        ("tls", 'secret "llm-tls" not found', "create the Secret of spec.proxy.tls with tls.crt and tls.key"),
+    ],
+)
+def test_a_proxy_without_one_of_its_secrets(volume: str, why: str, remedy: str) -> None:
     pod = make_pod("p-0", role="proxy", state={"waiting": {"reason": "ContainerCreating"}})
-    cause = event("p-0", "FailedMount", f'MountVolume.SetUp failed for volume "api-key" : {why}')
-    summary = "Unable to attach or mount volumes: unmounted volumes=[api-key]: timed out waiting for the condition"
+    cause = event("p-0", "FailedMount", f'MountVolume.SetUp failed for volume "{volume}" : {why}')
+    summary = "Unable to attach or mount volumes: unmounted volumes=[x]: timed out waiting for the condition"
     newer = event("p-0", "FailedMount", summary, lastTimestamp="2026-12-01T02:00:00Z")
     failure = diagnose(pod, cause, newer)
     assert failure.reason == c.VOLUME_NOT_MOUNTED
     assert why in failure.message
-    assert failure.message.endswith("create the Secret of spec.proxy.apiKey with that key, or correct the field")
+    assert failure.message.endswith(f"{remedy}, or correct the field")
     assert "unmounted" in diagnose(pod, newer).message, "better than nothing"
 
 

@@ -33,6 +33,30 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("proxy", "port", "endpoint"),
+    [
+        ({}, {"name": "http", "port": 80, "targetPort": "http"}, "http://llm.serving.svc/v1"),
+        (
+            {"tls": {"secretName": "t"}},
+            {"name": "https", "port": 443, "targetPort": "http", "appProtocol": "https"},
+            "https://llm.serving.svc/v1",
+        ),
+        (
+            {"tls": {"secretName": "t"}, "service": {"port": 80}},
+            {"name": "https", "port": 80, "targetPort": "http", "appProtocol": "https"},
+            "https://llm.serving.svc:80/v1",
+        ),
+    ],
+    ids=["plain", "TLS", "TLS on another port"],
+)
+def test_service_and_endpoint(proxy: dict[str, Any], port: dict[str, Any], endpoint: str) -> None:
+    group = make_group(proxy=proxy)
+    cluster = start(group)
+    assert cluster.objects["Service", "llm"]["spec"]["ports"] == [{**port, "protocol": "TCP"}]
+    assert group["status"]["endpoint"] == endpoint
+
+
 @pytest.mark.parametrize(("template", "remedy"), CHANGES)
 def test_a_template_cannot_replace_a_mounted_secret(template: dict[str, Any], remedy: str) -> None:
     assert remedy in explain(API_KEY, template)

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -118,6 +120,28 @@ async def launch() -> AsyncIterator[Launch]:
         yield start
 
 
+class Secret:
+    """A mounted Secret, swapped as the kubelet does it."""
+
+    def __init__(self, folder: Path, **files: str) -> None:
+        self.folder, self.version = folder, 0
+        self.put(**files)
+
+    def put(self, **files: str) -> None:
+        self.version += 1
+        new = self.folder / f"..{self.version}"
+        new.mkdir()
+        for name, text in files.items():
+            (new / name).write_text(text)
+            if not self.path(name).is_symlink():
+                self.path(name).symlink_to(f"..data/{name}")
+        (self.folder / "..tmp").symlink_to(new.name)
+        (self.folder / "..tmp").rename(self.folder / "..data")
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+
 @dataclass
 class RawClient:
     """Bytes in, bytes out."""
@@ -143,8 +167,8 @@ class RawClient:
 
 
 @contextlib.asynccontextmanager
-async def connect(proxy: Proxy) -> AsyncIterator[RawClient]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+async def connect(proxy: Proxy, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawClient]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port, ssl=tls)
     try:
         yield RawClient(reader, writer)
     finally:

@@ -6,32 +6,14 @@ from pathlib import Path
 import pytest
 
 from pdserving.proxy.keys import read_key
-from tests.proxy.conftest import Launch, chat_body, connect, post
+from tests.proxy.conftest import Launch, Secret, chat_body, connect, post
 
 KEYS = "sk-one\n\n  sk-two  \r\n"
 
 
-class Secret:
-    """A mounted Secret, swapped as the kubelet does it."""
-
-    def __init__(self, folder: Path, text: str) -> None:
-        self.folder, self.version = folder, 0
-        self.path = folder / "api-keys"
-        self.path.symlink_to("..data/api-keys")
-        self.put(text)
-
-    def put(self, text: str) -> None:
-        self.version += 1
-        new = self.folder / f"..{self.version}"
-        new.mkdir()
-        (new / "api-keys").write_text(text)
-        (self.folder / "..tmp").symlink_to(new.name)
-        (self.folder / "..tmp").rename(self.folder / "..data")
-
-
 @pytest.fixture
 def secret(tmp_path: Path) -> Secret:
-    return Secret(tmp_path, KEYS)
+    return Secret(tmp_path, keys=KEYS)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +21,7 @@ def secret(tmp_path: Path) -> Secret:
     ["authorization: Bearer sk-one", "Authorization: bearer  sk-two ", "x-api-key: sk-two", "X-API-KEY:sk-one"],
 )
 async def test_a_key_opens(launch: Launch, secret: Secret, header: str) -> None:
-    proxy = await launch(api_key_file=secret.path)
+    proxy = await launch(api_key_file=secret.path("keys"))
     async with connect(proxy) as client:
         await client.send(post(chat_body(), extra=f"{header}\r\n"))
         assert (await client.read_answer())[0] == 200
@@ -60,7 +42,7 @@ async def test_a_key_opens(launch: Launch, secret: Secret, header: str) -> None:
     ],
 )
 async def test_no_key_and_a_wrong_one_are_told_apart(launch: Launch, secret: Secret, header: str, code: str) -> None:
-    proxy = await launch(api_key_file=secret.path)
+    proxy = await launch(api_key_file=secret.path("keys"))
     async with connect(proxy) as client:
         await client.send(post(chat_body(), extra=f"{header}\r\n"))
         status, headers, body = await client.read_answer()
@@ -72,20 +54,20 @@ async def test_no_key_and_a_wrong_one_are_told_apart(launch: Launch, secret: Sec
 
 
 async def test_clients_of_messages_get_their_own_form(launch: Launch, secret: Secret) -> None:
-    proxy = await launch(api_key_file=secret.path)
+    proxy = await launch(api_key_file=secret.path("keys"))
     answer = (await proxy.chat(path="/v1/messages")).json()
     assert (answer["type"], answer["error"]["type"]) == ("error", "authentication_error")
 
 
 async def test_a_body_without_a_key_is_not_read(launch: Launch, secret: Secret) -> None:
-    proxy = await launch(api_key_file=secret.path)
+    proxy = await launch(api_key_file=secret.path("keys"))
     async with connect(proxy) as client:
         await client.send(post(b"")[:-2].replace(b"length: 0", b"length: 9999") + b"expect: 100-continue\r\n\r\n")
         assert (await client.read_answer())[0] == 401
 
 
 async def test_engines_do_not_see_the_key(launch: Launch, secret: Secret) -> None:
-    proxy = await launch(api_key_file=secret.path)
+    proxy = await launch(api_key_file=secret.path("keys"))
     headers = {"authorization": "Bearer sk-one", "x-api-key": "sk-two", "traceparent": "00-1"}
     assert (await proxy.client.post("/v1/chat/completions", content=chat_body(), headers=headers)).status_code == 200
     assert (
@@ -103,21 +85,21 @@ async def test_engines_do_not_see_the_key(launch: Launch, secret: Secret) -> Non
     [("/health", 200), ("/ready", 200), ("/ready?x=1", 200), ("/metrics", 401), ("/v1/models", 401), ("/no", 401)],
 )
 async def test_what_is_open(launch: Launch, secret: Secret, path: str, status: int) -> None:
-    proxy = await launch(api_key_file=secret.path)
+    proxy = await launch(api_key_file=secret.path("keys"))
     assert (await proxy.client.get(path)).status_code == status
     assert (await proxy.client.get(f"http://127.0.0.1:{proxy.admin_port}/metrics")).status_code == 200
 
 
 async def test_a_changed_secret_counts_from_the_next_look_on(launch: Launch, secret: Secret) -> None:
-    proxy = await launch(api_key_file=secret.path)
+    proxy = await launch(api_key_file=secret.path("keys"))
 
     async def try_key(key: str) -> int:
         return (await proxy.client.get("/v1/models", headers={"x-api-key": key})).status_code
 
-    secret.put("sk-two\nsk-new")
+    secret.put(keys="sk-two\nsk-new")
     proxy.skip(3)
     assert [await try_key(key) for key in ("sk-one", "sk-two", "sk-new")] == [401, 200, 200]
-    secret.put("sk-newer")
+    secret.put(keys="sk-newer")
     proxy.skip(3)
     assert [await try_key(key) for key in ("sk-new", "sk-newer")] == [401, 200]
 
@@ -127,10 +109,10 @@ async def test_without_keys_everybody_is_refused_and_ready_says_why(
     launch: Launch, secret: Secret, text: str | None, why: str
 ) -> None:
     if text is None:
-        secret.path.unlink()
+        secret.path("keys").unlink()
     else:
-        secret.put(text)
-    proxy = await launch(api_key_file=secret.path)
+        secret.put(keys=text)
+    proxy = await launch(api_key_file=secret.path("keys"))
     for key in ("", "sk-one"):
         answer = await proxy.client.get("/v1/models", headers={"x-api-key": key})
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "no_api_keys")
@@ -142,15 +124,15 @@ async def test_without_keys_everybody_is_refused_and_ready_says_why(
     pool = await proxy.admin("/debug/pool")
     assert (pool["ready"], pool["obstacles"]) == (False, [problem])
     if text is not None:
-        secret.put("sk-one")
+        secret.put(keys="sk-one")
         proxy.skip(3)
         assert (await proxy.client.get("/v1/models", headers={"x-api-key": "sk-one"})).status_code == 200
         assert (await proxy.client.get("/ready")).status_code == 200
 
 
 async def test_keys_that_vanish_refuse_everybody(launch: Launch, secret: Secret) -> None:
-    proxy = await launch(api_key_file=secret.path)
-    secret.put("")
+    proxy = await launch(api_key_file=secret.path("keys"))
+    secret.put(keys="")
     proxy.skip(3)
     assert (await proxy.client.get("/v1/models", headers={"x-api-key": "sk-one"})).status_code == 401
 

@@ -53,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--api-key-file", type=Path, metavar="PATH", help="keys, one a line, of which clients must show one"
     )
+    parser.add_argument("--tls-cert-file", type=Path, metavar="PATH", help="clients connect by TLS; its certificates")
+    parser.add_argument("--tls-key-file", type=Path, metavar="PATH", help="the key of the first of them")
     for option, seconds, text in SECONDS:
         parser.add_argument(option, type=float, default=seconds, metavar="SECONDS", help=f"{text} ({seconds:g})")
     for option, count, text in COUNTS:
@@ -67,22 +69,26 @@ def _run(args: argparse.Namespace) -> int:
 
     set_up_logging(args.log_format)
     try:
-        source = _read_source(args)
+        chosen, source = read_config(args), _read_source(args)
         listen, admin = _read_address(args.listen), _read_address(args.admin)
     except ValueError as error:
         print(f"pdserving proxy: {error}")
         return 2
-    return uvloop.run(app.run(read_config(args), source, listen, admin))
+    return uvloop.run(app.run(chosen, source, listen, admin))
 
 
 def read_config(args: argparse.Namespace) -> "Config":
     from pdserving.proxy.config import Config  # noqa: PLC0415
 
+    if bool(args.tls_cert_file) != bool(args.tls_key_file):
+        raise ValueError("--tls-cert-file and --tls-key-file go together")
     names = [option[2:].replace("-", "_") for option, *_ in (*SECONDS, *COUNTS)]
     return Config(
         on_prefill_failure=args.on_prefill_failure,
         access_log=args.access_log,
         api_key_file=args.api_key_file,
+        tls_cert_file=args.tls_cert_file,
+        tls_key_file=args.tls_key_file,
         **{name: getattr(args, name) for name in names},
     )
 

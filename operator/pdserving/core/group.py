@@ -7,7 +7,7 @@ problems in the words that the CRD would have used.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -18,7 +18,7 @@ from pdserving.api.v1alpha1 import EngineSpec, PDServingGroupSpec, RoleSpec
 from pdserving.api.v1alpha1.group import MAX_NAME, NAME_INVALID, NAME_PATTERN, NAME_TOO_LONG
 from pdserving.api.v1alpha1.transfer import ONE_MODE, HostNetwork
 from pdserving.core.kv import find_disagreement
-from pdserving.core.names import Role
+from pdserving.core.names import DEFAULT_PORTS, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,16 @@ class Group:
     def port(self, role: Role) -> int:
         """Of the role's HTTP server: where both roles share a node's ports, decode's is the next one."""
         return self.spec.engine.port + (1 if self.host_network and role == "decode" else 0)
+
+    @property
+    def scheme(self) -> Literal["http", "https"]:
+        """What clients speak."""
+        return "https" if self.spec.proxy.tls else "http"
+
+    @property
+    def service_port(self) -> int:
+        """Of the Service through which they come."""
+        return self.spec.proxy.service.port or DEFAULT_PORTS[self.scheme]
 
     @property
     def preflight(self) -> bool:

@@ -6,6 +6,7 @@ Longest: the revision label of prefill pods, ``<35>-prefill-<8>-<10>``, 63 chara
 from typing import Literal
 
 Role = Literal["prefill", "decode"]
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def engine_set(group: str, role: Role, lane: str) -> str:
@@ -37,9 +38,10 @@ def engine_policy(group: str) -> str:
     return f"{group}-engines"
 
 
-def endpoint(group: str, namespace: str, port: int) -> str:
+def endpoint(group: str, namespace: str, scheme: str, port: int) -> str:
     """Base URL for OpenAI clients inside the cluster."""
-    return f"http://{endpoint_service(group)}.{namespace}.svc{'' if port == 80 else f':{port}'}/v1"
+    shown = "" if port == DEFAULT_PORTS[scheme] else f":{port}"
+    return f"{scheme}://{endpoint_service(group)}.{namespace}.svc{shown}/v1"
 
 
 def bootstrap_address(group: str, namespace: str, port: int) -> str:

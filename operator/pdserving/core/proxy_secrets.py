@@ -4,6 +4,7 @@ They are mounted as whole volumes, never by `subPath` or as variables, since onl
 Secret in place while the pod runs.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -12,8 +13,12 @@ from pdserving.api.v1alpha1.proxy import ProxySpec
 
 FOLDER: Final = PurePosixPath("/etc/pdserving")
 API_KEY: Final = "api-key"
+TLS: Final = "tls"
+TLS_FILES: Final = {"--tls-cert-file": "tls.crt", "--tls-key-file": "tls.key"}
+"""Keys of a Secret of type kubernetes.io/tls."""
 REMEDIES: Final = {
     API_KEY: "create the Secret of spec.proxy.apiKey with that key, or correct the field",
+    TLS: "create the Secret of spec.proxy.tls with tls.crt and tls.key, or correct the field",
 }
 """By the volume that can't be mounted."""
 
@@ -26,7 +31,7 @@ class Mounted:
     field: str
     """Of spec.proxy."""
     secret: str
-    files: dict[str, str]
+    files: Mapping[str, str]
     """Option of the proxy -> key in the Secret, which is also the file's name."""
 
     @property
@@ -35,9 +40,12 @@ class Mounted:
 
 
 def find_mounted(proxy: ProxySpec) -> list[Mounted]:
-    if proxy.api_key is None:
-        return []
-    return [Mounted(API_KEY, "apiKey", proxy.api_key.secret_name, {"--api-key-file": proxy.api_key.key})]
+    found = []
+    if proxy.api_key:
+        found.append(Mounted(API_KEY, "apiKey", proxy.api_key.secret_name, {"--api-key-file": proxy.api_key.key}))
+    if proxy.tls:
+        found.append(Mounted(TLS, "tls", proxy.tls.secret_name, TLS_FILES))
+    return found
 
 
 def build_options(mounted: Mounted) -> list[str]:

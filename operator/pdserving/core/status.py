@@ -34,7 +34,7 @@ def _endpoint(situation: Situation, manifest: Object) -> Any:
     group = situation.group
     if group is None:
         return look_up(manifest, ("status", "endpoint")) if situation.serving else None
-    return names.endpoint(group.name, group.namespace, group.spec.proxy.service.port)
+    return names.endpoint(group.name, group.namespace, group.scheme, group.service_port)
 
 
 def _counts(scale: Scale) -> dict[str, Any]:

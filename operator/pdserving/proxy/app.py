@@ -17,6 +17,7 @@ from pdserving.proxy.http.edge import ClientEdge
 from pdserving.proxy.memory import keep_buffers
 from pdserving.proxy.pages import AdminServer
 from pdserving.proxy.pool import Pool, Sighting
+from pdserving.proxy.tls import SHUTDOWN_SECONDS
 
 logger = logging.getLogger(__name__)
 BACKLOG = 4096
@@ -73,10 +74,22 @@ class App:
         self._tasks = [loop.create_task(part) for part in parts]
         for task in self._tasks:
             task.add_done_callback(self._part_ended)
-        main = await loop.create_server(lambda: ClientEdge(self.gateway), listen.host, listen.port, backlog=BACKLOG)
+        main = await self._listen(listen)
         side = await loop.create_server(lambda: ClientEdge(self.admin), admin.host, admin.port)
         self._servers = [main, side]
         return _bound(main), _bound(side)
+
+    async def _listen(self, listen: Address) -> asyncio.Server:
+        loop, certificate = asyncio.get_running_loop(), self.gateway.certificate
+        return await loop.create_server(
+            lambda: ClientEdge(self.gateway),
+            listen.host,
+            listen.port,
+            backlog=BACKLOG,
+            ssl=certificate.context if certificate else None,
+            ssl_handshake_timeout=self.config.handshake_timeout if certificate else None,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS if certificate else None,
+        )
 
     def _part_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled():

@@ -29,9 +29,13 @@ class Config:
     access_log: bool = False
     api_key_file: Path | None = None
     """Keys, one a line, of which clients must show one; None: everybody is served."""
+    tls_cert_file: Path | None = None
+    """With `tls_key_file`: the client port speaks TLS."""
+    tls_key_file: Path | None = None
 
     header_timeout: float = 15.0
     """For a request's head, and again for each pause within its body."""
+    handshake_timeout: float = 10.0
     keep_alive_timeout: float = 75.0
     max_head_bytes: int = 32 * 1024
     connect_timeout: float = 3.0

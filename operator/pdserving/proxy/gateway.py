@@ -21,6 +21,7 @@ from pdserving.proxy.pairs import Pairs
 from pdserving.proxy.pool import Engine, Pool
 from pdserving.proxy.relay import Relay
 from pdserving.proxy.session import Session
+from pdserving.proxy.tls import Certificate
 from pdserving.proxy.transfers import TransferWatch
 from pdserving.proxy.verification import Verification
 
@@ -36,6 +37,9 @@ class Gateway:
         self.pairs = Pairs()
         self.access_log = AccessLog(wheel) if config.access_log else None
         self.keys = ApiKeys(config.api_key_file, wheel) if config.api_key_file else None
+        self.certificate: Certificate | None = None
+        if config.tls_cert_file and config.tls_key_file:
+            self.certificate = Certificate(config.tls_cert_file, config.tls_key_file, wheel)
         self.epochs = EpochReader(pool, config)
         self.transfers = TransferWatch(pool)
         self.verification = Verification(self, config.verify_interval) if config.verify_interval else None
@@ -93,7 +97,12 @@ class Gateway:
     @property
     def obstacles(self) -> list[str]:
         """Why every client is refused, whatever the engines do."""
-        return [f"{self.keys.problem}; everybody is refused"] if self.keys is not None and self.keys.problem else []
+        found = []
+        if self.keys is not None and self.keys.problem:
+            found.append(f"{self.keys.problem}; everybody is refused")
+        if self.certificate is not None and not self.certificate.loaded:
+            found.append(f"{self.certificate.problem}; nobody can connect")
+        return found
 
     @property
     def ready(self) -> bool:

@@ -55,6 +55,8 @@ def build_admin_pages(gateway: "Gateway") -> dict[bytes, Page]:
 def list_problems(gateway: "Gateway") -> list[str]:
     problems = ["draining: the proxy was told to stop"] if gateway.draining else []
     problems += gateway.obstacles
+    if gateway.certificate is not None and gateway.certificate.loaded and gateway.certificate.problem:
+        problems.append(f"{gateway.certificate.problem}; the one before it is still served")
     for engine in gateway.pool.engines.values():
         if not engine.seen.ready:
             problems.append(f"{engine.seen.role} {engine.seen.pod}: not ready")

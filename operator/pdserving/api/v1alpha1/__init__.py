@@ -3,7 +3,15 @@
 from pdserving.api.v1alpha1.engine import EngineSpec, EnvVar, Parallelism, Resources, RoleSpec
 from pdserving.api.v1alpha1.group import MAX_NAME, PDServingGroup, PDServingGroupSpec
 from pdserving.api.v1alpha1.model import ModelSource, ModelSpec
-from pdserving.api.v1alpha1.proxy import ProxyApiKey, ProxyDispatch, ProxyLimits, ProxyService, ProxySpec, ProxyTimeouts
+from pdserving.api.v1alpha1.proxy import (
+    ProxyApiKey,
+    ProxyDispatch,
+    ProxyLimits,
+    ProxyService,
+    ProxySpec,
+    ProxyTimeouts,
+    ProxyTls,
+)
 from pdserving.api.v1alpha1.status import Condition, PairStatus, PDServingGroupStatus, RoleStatus
 from pdserving.api.v1alpha1.transfer import DevicePlugin, Rdma, TransferSpec
 from pdserving.api.v1alpha1.verification import VerificationSpec
@@ -27,6 +35,7 @@ __all__ = [
     "ProxyService",
     "ProxySpec",
     "ProxyTimeouts",
+    "ProxyTls",
     "Rdma",
     "Resources",
     "RoleSpec",

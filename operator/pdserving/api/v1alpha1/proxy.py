@@ -45,8 +45,8 @@ class ProxyDispatch(Model):
 class ProxyService(Model):
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the group's Service."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 80
-    """Port of the group's Service."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Port of the group's Service. By default 80, and 443 with tls."""
     annotations: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=32)] = Field(
         default_factory=dict
     )
@@ -59,6 +59,12 @@ class ProxyApiKey(Model):
     key: Annotated[str, Field(min_length=1, max_length=253, pattern=KEY_PATTERN)] = "api-keys"
     """Key in that Secret. Its value has the API keys, one a line; with two of them clients can change from one to the
     other."""
+
+
+class ProxyTls(Model):
+    secret_name: ObjectName
+    """Secret of type kubernetes.io/tls in the group's namespace: tls.crt, with the certificates of the chain, and
+    tls.key. A change of it reaches new connections in about a minute, without a restart."""
 
 
 class ProxySpec(Model):
@@ -85,6 +91,8 @@ class ProxySpec(Model):
     api_key: ProxyApiKey | None = None
     """Serve only clients that show one of these keys, as `Authorization: Bearer KEY` or as `x-api-key: KEY`. Only
     /health and /ready are open. By default everybody who reaches the group's Service is served."""
+    tls: ProxyTls | None = None
+    """Clients connect by TLS, 1.2 or newer, and no longer in the clear. By default the endpoint is plain HTTP."""
     access_log: bool = False
     """One line of JSON for each request on the proxy's standard output: which engines served it, by which path, how it
     ended and how long each part took. Prompts and answers are not in it."""

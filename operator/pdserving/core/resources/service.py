@@ -27,11 +27,14 @@ def build_decode_service(group: Group) -> dict[str, Any]:
 def build_endpoint_service(group: Group) -> dict[str, Any]:
     """Where clients go."""
     service = group.spec.proxy.service
+    port = {"name": group.scheme, "port": group.service_port, "targetPort": "http"}
+    if group.scheme == "https":
+        port["appProtocol"] = "https"
     manifest = _build(
         group,
         names.endpoint_service(group.name),
         labels.PROXY,
-        {"type": service.type, "ports": [_port("http", service.port, "http")]},
+        {"type": service.type, "ports": [port]},
     )
     if service.annotations:
         manifest["metadata"]["annotations"] = dict(service.annotations)

@@ -318,7 +318,8 @@ class ClientEdge(asyncio.Protocol):
             return
         self._discarding = True
         self.transport.write(build_failure(failure, self._url).encode(keep_alive=False))
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS can't
+            self.transport.write_eof()
         self._wait(LINGER)
 
     def _wait(self, seconds: float) -> None:
