@@ -191,6 +191,6 @@ def _owned(role: Role, base: dict[str, Any]) -> list[Owned]:
         Owned(("spec", "terminationGracePeriodSeconds"), f"use spec.{role}.shutdownTimeoutSeconds"),
         Owned(("spec", "hostNetwork"), "use spec.transfer.rdma.hostNetwork"),
         Owned(("spec", "restartPolicy"), "remove it"),
-        Owned(("spec", "hostname"), "remove it: decode engines find prefill pods by name"),
-        Owned(("spec", "subdomain"), "remove it: decode engines find prefill pods by name"),
+        Owned(("spec", "hostname"), "remove it: the StatefulSet names its pods"),
+        Owned(("spec", "subdomain"), "remove it: the StatefulSet names its pods"),
     ]
