@@ -73,6 +73,7 @@ def test_every_field_has_a_default_or_is_optional_or_says_why_not() -> None:
         "transfer.rdma.hostDevice.resource",
         "transfer.rdma.hostDevice.networks",
         "transfer.rdma.resourceClaim.templateName",
+        "transfer.topology[].key",
         "engine.env[].name",
         "prefill.env[].name",
         "decode.env[].name",

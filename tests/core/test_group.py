@@ -45,6 +45,20 @@ def test_the_served_name_is_the_repository_or_what_the_user_says() -> None:
             make_group(engine={"port": 8997}, transfer={"protocol": "rdma", "rdma": {"hostNetwork": {}}}),
             "spec.engine.port: with hostNetwork decode takes the next port, 8998: choose another",
         ),
+        (
+            make_group(
+                transfer={
+                    "protocol": "rdma",
+                    "rdma": {"hostNetwork": {}},
+                    "topology": [{"key": "kubernetes.io/hostname", "mode": "Required"}],
+                }
+            ),
+            "spec: with hostNetwork a node has room for one engine of each role: set replicas to 1",
+        ),
+        (
+            make_group(transfer={"protocol": "tcp", "topology": [{"key": "rack"}, {"key": "rack", "mode": "Spread"}]}),
+            "spec.transfer.topology: name each key once",
+        ),
         (make_group(engine={"args": ["--port=1"]}), "spec.engine.args: --port is not for args: use spec.engine.port"),
         (make_group(decode={"env": [{"name": "POD_NAME"}]}), "spec.decode.env: POD_NAME is not for env: remove it"),
         (

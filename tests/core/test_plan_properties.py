@@ -82,6 +82,7 @@ transfers = st.sampled_from(
         {"protocol": "rdma", "rdma": {"hostDevice": {"resource": "nvidia.com/vf", "networks": ["a/b", "c"]}}},
         {"protocol": "rdma", "rdma": {"hostNetwork": {"resource": "rdma/a"}}},
         {"protocol": "rdma", "rdma": {"resourceClaim": {"templateName": "hcas"}}, "preflight": "warn"},
+        {"protocol": "tcp", "topology": [{"key": "zone", "mode": "Required"}, {"key": "rack", "mode": "Spread"}]},
         {
             "protocol": "rdma",
             "rdma": {"devicePlugin": {"resource": "rdma/hca"}},

@@ -14,11 +14,13 @@ from pydantic import ValidationError
 from pdserving.api.conditions import INVALID_SPEC
 from pdserving.api.labels import BOOTSTRAP_PORT
 from pdserving.api.owned import OWNED_ENV, env_message, find_owned_flag
-from pdserving.api.v1alpha1 import EngineSpec, PDServingGroupSpec, RoleSpec
-from pdserving.api.v1alpha1.group import MAX_NAME, NAME_INVALID, NAME_PATTERN, NAME_TOO_LONG
+from pdserving.api.v1alpha1 import EngineSpec, PDServingGroupSpec, RoleSpec, TransferSpec
+from pdserving.api.v1alpha1.group import MAX_NAME, NAME_INVALID, NAME_PATTERN, NAME_TOO_LONG, ONE_PER_NODE
 from pdserving.api.v1alpha1.transfer import ONE_MODE, HostNetwork
 from pdserving.core.kv import find_disagreement
 from pdserving.core.names import DEFAULT_PORTS, Role
+
+HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +108,30 @@ def find_problems(group: Group) -> Iterator[str]:
         yield NAME_INVALID
     if sum(value is not None for _, value in spec.model.source) != 1:
         yield "spec.model.source: set exactly one source"
-    if (spec.transfer.protocol == "rdma") != (spec.transfer.rdma is not None):
-        yield "spec.transfer: set rdma if and only if protocol is rdma"
-    elif spec.transfer.rdma and sum(value is not None for _, value in spec.transfer.rdma) != 1:
-        yield f"spec.transfer.rdma: {ONE_MODE}"
+    yield from _find_transfer_problems(spec.transfer)
     if group.port("decode") in (BOOTSTRAP_PORT, 65536):
         yield f"spec.engine.port: with hostNetwork decode takes the next port, {group.port('decode')}: choose another"
+    if group.host_network and _is_crowded(spec):
+        yield f"spec: {ONE_PER_NODE}"
     for path, owner in (("engine", spec.engine), ("prefill", spec.prefill), ("decode", spec.decode)):
         yield from _find_owned(path, owner)
     if disagreement := find_disagreement(spec):
         yield disagreement
+
+
+def _find_transfer_problems(transfer: TransferSpec) -> Iterator[str]:
+    if (transfer.protocol == "rdma") != (transfer.rdma is not None):
+        yield "spec.transfer: set rdma if and only if protocol is rdma"
+    elif transfer.rdma and sum(value is not None for _, value in transfer.rdma) != 1:
+        yield f"spec.transfer.rdma: {ONE_MODE}"
+    if len({rule.key for rule in transfer.topology}) < len(transfer.topology):
+        yield "spec.transfer.topology: name each key once"
+
+
+def _is_crowded(spec: PDServingGroupSpec) -> bool:
+    """Whether several engines of a role must stand on one node."""
+    one_node = any(rule.key == HOSTNAME and rule.mode == "Required" for rule in spec.transfer.topology)
+    return one_node and any((role.replicas or 0) > 1 for role in (spec.prefill, spec.decode))
 
 
 def _find_owned(path: str, owner: EngineSpec | RoleSpec) -> Iterator[str]:

@@ -33,5 +33,13 @@ ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0
 ResourceName = Annotated[
     str, Field(min_length=1, max_length=317, pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")
 ]
+LabelKey = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=317,
+        pattern=r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+    ),
+]
 Quantity = Annotated[int | str, Field(union_mode="left_to_right")]
 Quantities = Annotated[dict[str, Quantity], Field(max_length=16)]

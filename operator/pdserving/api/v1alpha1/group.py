@@ -23,6 +23,11 @@ NAME_INVALID = (
 )
 TENSOR_MISMATCH = "prefill and decode parallelism.tensor must divide one another: KV heads can't be mapped otherwise"
 
+ONE_PER_NODE = (
+    "with hostNetwork a node has room for one engine of each role: set replicas to 1, or the topology of "
+    "kubernetes.io/hostname to Preferred"
+)
+
 
 class PDServingGroupSpec(Model):
     model_config = ConfigDict(
@@ -31,7 +36,15 @@ class PDServingGroupSpec(Model):
                 "self.prefill.parallelism.tensor % self.decode.parallelism.tensor == 0 || "
                 "self.decode.parallelism.tensor % self.prefill.parallelism.tensor == 0",
                 TENSOR_MISMATCH,
-            )
+            ),
+            rule(
+                "!(has(self.transfer.rdma) && has(self.transfer.rdma.hostNetwork)) || "
+                "!(has(self.prefill.replicas) && self.prefill.replicas > 1) && "
+                "!(has(self.decode.replicas) && self.decode.replicas > 1) || "
+                "!has(self.transfer.topology) || "
+                "!self.transfer.topology.exists(t, t.key == 'kubernetes.io/hostname' && t.mode == 'Required')",
+                ONE_PER_NODE,
+            ),
         )
     )
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from pdserving.api.v1alpha1.base import Model, ObjectName, ResourceName, rule, rules
+from pdserving.api.v1alpha1.base import LabelKey, Model, ObjectName, ResourceName, rule, rules
 
 NetworkName = Annotated[
     str,
@@ -66,6 +66,25 @@ class Rdma(Model):
     such pods: whoever reaches the node reaches the engines."""
 
 
+class TopologyRule(Model):
+    key: LabelKey
+    """Label of nodes; those with one value are a domain: kubernetes.io/hostname, topology.kubernetes.io/zone, or your
+    provider's label of the leaf switch or the fabric. A node without the label is in no domain."""
+    mode: Literal["Preferred", "Required", "Spread"] = "Preferred"
+    """Preferred puts the engines into one domain where there is room. Required puts them nowhere else: the first engine
+    takes a domain, and those that find no room there wait. Spread does the opposite with the engines of each role, as
+    far as there is room."""
+
+
+Topology = Annotated[
+    tuple[TopologyRule, ...],
+    Field(
+        max_length=4,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"]},
+    ),
+]
+
+
 class TransferSpec(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -98,6 +117,9 @@ class TransferSpec(Model):
     """How GPU memory is registered with the HCA: peermem needs the nvidia_peermem kernel module, dmabuf the open GPU
     kernel driver. auto, the default with protocol rdma, takes peermem where the node has loaded the module, else
     dmabuf; it needs a shell in the engine image."""
+    topology: Topology = ()
+    """Where prefill and decode engines stand to one another, each rule for another label. Engines that can't exchange
+    KV cache, those of two lanes during a change, don't count. By default the scheduler places engines as it likes."""
     preflight: Literal["enforce", "warn", "skip"] = "enforce"
     """With protocol rdma each engine pod checks its HCAs, memory limits and addresses before it loads the model.
     enforce does not let it start when a check fails, warn only reports in the condition PreflightPassed, skip checks

@@ -13,7 +13,7 @@ from pdserving.core import engine
 from pdserving.core.actions import Defaults
 from pdserving.core.group import Group
 from pdserving.core.names import Role
-from pdserving.core.resources import hca
+from pdserving.core.resources import hca, topology
 from pdserving.core.resources.metadata import build_pod_labels
 from pdserving.core.resources.preflight_container import build_preflight
 from pdserving.core.template import Owned, merge_template
@@ -48,12 +48,13 @@ def build_engine_pod(group: Group, role: Role, lane: str, image: str, defaults: 
             "securityContext": _pod_security(group),
             **hca.build_pod_claims(group),
             **hca.build_network(group),
+            **topology.build_topology(group, role, lane),
             **({"initContainers": [preflight]} if preflight else {}),
             "containers": [container],
             "volumes": _build_volumes(group),
         },
     }
-    owned = _owned(role, base)
+    owned = [*_owned(role, base), *topology.find_owned(group)]
     return merge_template(base, group.role(role).template, owned, f"spec.{role}.template", labels.ENGINE_CONTAINER)
 
 
