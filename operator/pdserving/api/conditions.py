@@ -123,6 +123,8 @@ SCALED_TO_ZERO: Final = "ScaledToZero"
 # Why a pod is not ready
 STARTING: Final = "Starting"
 UNSCHEDULABLE: Final = "Unschedulable"
+RESOURCE_CLAIM_FAILED: Final = "ResourceClaimFailed"
+"""Dynamic resource allocation: no claim could be made from the template, or the node's driver could not prepare it."""
 IMAGE_PULL_FAILED: Final = "ImagePullFailed"
 CONTAINER_CONFIG_INVALID: Final = "ContainerConfigInvalid"
 VOLUME_NOT_MOUNTED: Final = "VolumeNotMounted"

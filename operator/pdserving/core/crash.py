@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pdserving.api import conditions as c
@@ -10,6 +10,7 @@ from pdserving.api.labels import ENGINE_CONTAINER
 from pdserving.core.log_cause import find_cause
 from pdserving.core.observed import Object
 from pdserving.core.template import look_up
+from pdserving.core.timestamps import parse_time
 
 LONG_LIFE = timedelta(minutes=10)
 """After which the kubelet forgets its back-off."""
@@ -69,16 +70,7 @@ def is_loop(container: Object, ended: Mapping[str, Any]) -> bool:
     """Whether it ends again and again, not once after a long life; told alike while it waits and while it runs."""
     if look_up(container, ("state", "waiting", "reason")) == "CrashLoopBackOff":
         return True
-    started, finished = _parse_time(ended.get("startedAt")), _parse_time(ended.get("finishedAt"))
+    started, finished = parse_time(ended.get("startedAt")), parse_time(ended.get("finishedAt"))
     lived = finished - started if started and finished else timedelta()
     restarts = container.get("restartCount")
     return isinstance(restarts, int) and restarts >= 2 and lived < LONG_LIFE
-
-
-def _parse_time(value: Any) -> datetime | None:
-    """With a time zone always, so that two of them can be compared."""
-    try:
-        time = datetime.fromisoformat(str(value))
-    except ValueError:
-        return None
-    return time if time.tzinfo else None

@@ -8,16 +8,17 @@ only when something else is the matter.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pdserving.api import conditions as c
 from pdserving.api.labels import ENGINE_CONTAINER, PREFLIGHT_CONTAINER, PROXY, ROLE_LABEL
 from pdserving.core.crash import explain_termination, is_loop, read_termination
+from pdserving.core.events import find_newest, message_of
 from pdserving.core.observed import Object, Observed
 from pdserving.core.preflight import explain_failure
 from pdserving.core.proxy_secrets import REMEDIES
 from pdserving.core.template import look_up
-from pdserving.core.view import labels_of, name_of
+from pdserving.core.unscheduled import explain_unmade_claim, explain_unscheduled
+from pdserving.core.view import labels_of, name_of, objects_in
 
 IMAGE_REASONS = frozenset(
     ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
@@ -25,8 +26,7 @@ IMAGE_REASONS = frozenset(
 CONFIG_REASONS = frozenset(("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"))
 BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (\w+: )?')
 STATEFUL_SET_PREFIX = re.compile(r"^create Pod \S+ in StatefulSet \S+ failed error: ")
-PREEMPTION = re.compile(r" (no new claims to deallocate, )?preemption: .*$")
-"""Why the scheduler could not evict others: true, and no help."""
+CLAIM_EVENT = "FailedPrepareDynamicResources"
 VOLUME = re.compile(r'for volume "([^"]+)"')
 SUMMARY = re.compile(r"^Unable to attach or mount volumes")
 """The kubelet's second event, which has no cause in it."""
@@ -51,7 +51,7 @@ def diagnose_pod(pod: Object, observed: Observed) -> Failure | None:
         return None
     if look_up(pod, ("metadata", "deletionTimestamp")):
         return Failure(c.TERMINATING, f"pod {name_of(pod)} is terminating", blocking=False)
-    return _scheduling(pod) or _container(pod, observed) or _volumes(pod, observed) or _starting(pod)
+    return _scheduling(pod, observed) or _container(pod, observed) or _volumes(pod, observed) or _starting(pod)
 
 
 def is_ready(pod: Object) -> bool:
@@ -66,7 +66,7 @@ def crashed(pod: Object) -> bool:
 
 def diagnose_missing_pods(workload: Object, observed: Observed) -> Failure | None:
     """Why a StatefulSet or Deployment could not create its pods, by the newest report of it."""
-    report = _replica_failure(workload) or _newest_event(observed, workload, ("FailedCreate",))
+    report = _replica_failure(workload) or message_of(find_newest(observed, workload, ("FailedCreate",)))
     if not report:
         return None
     text = f"{workload.get('kind')} {name_of(workload)}: {STATEFUL_SET_PREFIX.sub('', report)}"
@@ -77,19 +77,21 @@ def diagnose_missing_pods(workload: Object, observed: Observed) -> Failure | Non
     return Failure(c.POD_CREATE_FAILED, text)
 
 
-def _scheduling(pod: Object) -> Failure | None:
+def _scheduling(pod: Object, observed: Observed) -> Failure | None:
+    if unmade := explain_unmade_claim(pod, observed):
+        reason, text = unmade
+        return Failure(reason, text, blocking=reason != c.STARTING)
     condition = _condition(pod, "PodScheduled")
     if condition.get("status") != "False":
         return None
-    report = PREEMPTION.sub("", str(condition.get("message", "no reason given"))).rstrip(". ")
-    text = f"pod {name_of(pod)} can't be scheduled: {report}; add or free nodes, or ask for less"
-    return Failure(c.UNSCHEDULABLE, text)
+    report = explain_unscheduled(str(condition.get("message", "no reason given")))
+    return Failure(c.UNSCHEDULABLE, f"pod {name_of(pod)} can't be scheduled: {report}")
 
 
 def _container(pod: Object, observed: Observed) -> Failure | None:
     """The first container that is in trouble, init containers first as the kubelet starts them first."""
     for field in ("initContainerStatuses", "containerStatuses"):
-        for container in _objects(look_up(pod, ("status", field))):
+        for container in objects_in(look_up(pod, ("status", field))):
             failure = _waiting(pod, container, observed) or _terminated(pod, container, observed)
             if failure:
                 return failure
@@ -113,7 +115,7 @@ def _pull_error(pod: Object, text: str, observed: Observed) -> str:
     """What the kubelet says, alike in its first attempt and in its later waiting."""
     plain = BACK_OFF.sub("", text)
     if plain.startswith("Back-off"):
-        return _newest_event(observed, pod, ("Failed",)) or plain
+        return message_of(find_newest(observed, pod, ("Failed",))) or plain
     return plain or "no reason given"
 
 
@@ -130,15 +132,20 @@ def _terminated(pod: Object, container: Object, observed: Observed) -> Failure |
 
 
 def _volumes(pod: Object, observed: Observed) -> Failure | None:
-    """Containers that wait for volumes say only ContainerCreating; the kubelet's events say why."""
+    """Containers that wait for volumes or devices say only ContainerCreating; the kubelet's events say why."""
     if any(look_up(container, ("state", "running")) for container in _containers(pod)):
         return None
-    text = _newest_event(observed, pod, VOLUME_EVENTS, SUMMARY) or _newest_event(observed, pod, VOLUME_EVENTS)
-    if not text:
+    reasons = (*VOLUME_EVENTS, CLAIM_EVENT)
+    event = find_newest(observed, pod, reasons, unlike=SUMMARY) or find_newest(observed, pod, reasons)
+    if event is None:
         return None
+    text = f"pod {name_of(pod)} can't start its containers: {message_of(event)}"
+    if event.get("reason") == CLAIM_EVENT:
+        node = look_up(pod, ("spec", "nodeName"))
+        return Failure(c.RESOURCE_CLAIM_FAILED, f"{text}; see the log of the DRA driver on node {node}")
     volume = VOLUME.search(text) if labels_of(pod).get(ROLE_LABEL) == PROXY else None
     remedy = f"; {REMEDIES[volume[1]]}" if volume and volume[1] in REMEDIES else ""
-    return Failure(c.VOLUME_NOT_MOUNTED, f"pod {name_of(pod)} can't start its containers: {text}{remedy}")
+    return Failure(c.VOLUME_NOT_MOUNTED, f"{text}{remedy}")
 
 
 def _starting(pod: Object) -> Failure:
@@ -158,43 +165,14 @@ def _where(pod: Object, container: Object) -> str:
 
 
 def _containers(pod: Object) -> Sequence[Object]:
-    return _objects(look_up(pod, ("status", "containerStatuses")))
+    return objects_in(look_up(pod, ("status", "containerStatuses")))
 
 
 def _condition(manifest: Object, kind: str) -> Object:
-    found = _objects(look_up(manifest, ("status", "conditions")))
+    found = objects_in(look_up(manifest, ("status", "conditions")))
     return next((condition for condition in found if condition.get("type") == kind), {})
 
 
 def _replica_failure(workload: Object) -> str:
     condition = _condition(workload, "ReplicaFailure")
     return str(condition.get("message", "")) if condition.get("status") == "True" else ""
-
-
-def _newest_event(
-    observed: Observed, about: Object, reasons: Sequence[str], unlike: "re.Pattern[str] | None" = None
-) -> str:
-    """Message of the newest such event, the smallest message of equals, so that it does not alternate."""
-    matching = [event for event in observed.events if event.get("reason") in reasons and _is_about(event, about)]
-    if unlike is not None:
-        matching = [event for event in matching if not unlike.search(str(event.get("message", "")))]
-    newest = max(map(_seen, matching), default="")
-    return min((str(event.get("message", "")) for event in matching if _seen(event) == newest), default="")
-
-
-def _is_about(event: Object, about: Object) -> bool:
-    """A StatefulSet gives a new pod the old one's name, so the uid counts where an event has one."""
-    return (
-        look_up(event, ("involvedObject", "kind")) == about.get("kind", "Pod")
-        and look_up(event, ("involvedObject", "name")) == name_of(about)
-        and look_up(event, ("involvedObject", "uid")) in (None, look_up(about, ("metadata", "uid")))
-    )
-
-
-def _seen(event: Object) -> str:
-    last = look_up(event, ("series", "lastObservedTime"))
-    return str(last or event.get("lastTimestamp") or event.get("eventTime") or "")
-
-
-def _objects(value: Any) -> Sequence[Object]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else ()

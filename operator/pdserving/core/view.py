@@ -116,6 +116,11 @@ def labels_of(manifest: Object) -> Mapping[str, Any]:
     return _mapping(look_up(manifest, ("metadata", "labels")))
 
 
+def objects_in(value: Any) -> tuple[Object, ...]:
+    """The objects of a list that the API server gave; none if it is no list."""
+    return tuple(entry for entry in value if isinstance(entry, dict)) if isinstance(value, list) else ()
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
