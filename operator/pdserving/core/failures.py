@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pdserving.api import conditions as c
-from pdserving.api.labels import ENGINE_CONTAINER, PREFLIGHT_CONTAINER, PROXY, ROLE_LABEL
+from pdserving.api.labels import ENGINE_CONTAINER, PREFLIGHT_CONTAINER
 from pdserving.core.crash import explain_termination, is_loop, read_termination
 from pdserving.core.events import find_newest, message_of
 from pdserving.core.observed import Object, Observed
 from pdserving.core.preflight import explain_failure
-from pdserving.core.proxy_secrets import REMEDIES
 from pdserving.core.template import look_up
 from pdserving.core.unscheduled import explain_unmade_claim, explain_unscheduled
-from pdserving.core.view import labels_of, name_of, objects_in
+from pdserving.core.unstarted import explain_unstarted
+from pdserving.core.view import name_of, objects_in
 
 IMAGE_REASONS = frozenset(
     ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
@@ -26,11 +26,6 @@ IMAGE_REASONS = frozenset(
 CONFIG_REASONS = frozenset(("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"))
 BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (\w+: )?')
 STATEFUL_SET_PREFIX = re.compile(r"^create Pod \S+ in StatefulSet \S+ failed error: ")
-CLAIM_EVENT = "FailedPrepareDynamicResources"
-VOLUME = re.compile(r'for volume "([^"]+)"')
-SUMMARY = re.compile(r"^Unable to attach or mount volumes")
-"""The kubelet's second event, which has no cause in it."""
-VOLUME_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "Failed")
 POD_SECURITY_REMEDY = (
     "label the namespace pod-security.kubernetes.io/enforce=privileged, or use transfer.protocol tcp and a template "
     "that keeps to the enforced level"
@@ -51,7 +46,7 @@ def diagnose_pod(pod: Object, observed: Observed) -> Failure | None:
         return None
     if look_up(pod, ("metadata", "deletionTimestamp")):
         return Failure(c.TERMINATING, f"pod {name_of(pod)} is terminating", blocking=False)
-    return _scheduling(pod, observed) or _container(pod, observed) or _volumes(pod, observed) or _starting(pod)
+    return _scheduling(pod, observed) or _container(pod, observed) or _unstarted(pod, observed) or _starting(pod)
 
 
 def is_ready(pod: Object) -> bool:
@@ -131,21 +126,11 @@ def _terminated(pod: Object, container: Object, observed: Observed) -> Failure |
     return Failure(reason, f"{_where(pod, container)}: {text}", blocking=is_loop(container, ended))
 
 
-def _volumes(pod: Object, observed: Observed) -> Failure | None:
-    """Containers that wait for volumes or devices say only ContainerCreating; the kubelet's events say why."""
+def _unstarted(pod: Object, observed: Observed) -> Failure | None:
     if any(look_up(container, ("state", "running")) for container in _containers(pod)):
         return None
-    reasons = (*VOLUME_EVENTS, CLAIM_EVENT)
-    event = find_newest(observed, pod, reasons, unlike=SUMMARY) or find_newest(observed, pod, reasons)
-    if event is None:
-        return None
-    text = f"pod {name_of(pod)} can't start its containers: {message_of(event)}"
-    if event.get("reason") == CLAIM_EVENT:
-        node = look_up(pod, ("spec", "nodeName"))
-        return Failure(c.RESOURCE_CLAIM_FAILED, f"{text}; see the log of the DRA driver on node {node}")
-    volume = VOLUME.search(text) if labels_of(pod).get(ROLE_LABEL) == PROXY else None
-    remedy = f"; {REMEDIES[volume[1]]}" if volume and volume[1] in REMEDIES else ""
-    return Failure(c.VOLUME_NOT_MOUNTED, f"{text}{remedy}")
+    explained = explain_unstarted(pod, observed)
+    return Failure(*explained) if explained else None
 
 
 def _starting(pod: Object) -> Failure:
