@@ -9,7 +9,6 @@ import pytest
 from pdserving.proxy.discovery import parse_engine, parse_pod, parse_ranks
 from pdserving.proxy.epochs import parse_query
 from pdserving.proxy.pool import Epoch, Pool, Sighting
-from pdserving.proxy.routing import choose, choose_prefill
 from tests.proxy.conftest import Launch, until
 
 Pod = dict[str, Any]
@@ -188,41 +187,6 @@ async def test_reading_the_same_ids_again_keeps_the_targets() -> None:
     target = pool.lanes[0].prefills[0]
     pool.set_epoch(pool.prefills[0], Epoch({0: "id-p"}), 1.0)
     assert target.valid
-
-
-# ---- routing
-
-
-async def test_engines_of_different_lanes_are_never_paired() -> None:
-    pool = await pool_of(
-        sighting("prefill", "p-old", "old"), sighting("decode", "d-old", "old"), sighting("prefill", "p-new", "new")
-    )
-    for _ in range(20):
-        chosen = choose_prefill(pool.lanes, 0.0, ())
-        assert chosen is not None
-        assert chosen[0].name == chosen[1].engine.seen.lane == "old"
-
-
-async def test_the_lighter_of_two_is_chosen() -> None:
-    pool = await pool_of(sighting("decode", "a"), sighting("decode", "b"))
-    heavy, light = pool.lanes[0].decodes
-    heavy.enter(1000)
-    assert all(choose(pool.lanes[0].decodes, 1e9) is light for _ in range(20))
-
-
-async def test_ties_are_broken_at_random() -> None:
-    pool = await pool_of(*(sighting("decode", name) for name in "abc"))
-    assert len({choose(pool.lanes[0].decodes, 1e9) for _ in range(200)}) == 3
-
-
-async def test_a_fresh_engine_is_ramped_up() -> None:
-    pool = await pool_of(sighting("decode", "old"), sighting("decode", "new"))
-    old, new = pool.lanes[0].decodes
-    old.enter(500)
-    new.enter(200)
-    new.since = 1000.0
-    assert choose([old, new], 1001.0) is old, "200 tokens are a lot for an engine of one second"
-    assert choose([old, new], 1020.0) is new
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])

@@ -80,6 +80,9 @@ class Metrics:
             "Requests by API, path through the engines and outcome.",
             ("api", "path", "outcome"),
         )
+        self.choices = Counter(
+            f"{prefix}choices_total", "Engines chosen for legs of requests, and why.", ("role", "reason")
+        )
         self.leg_failures = Counter(
             f"{prefix}leg_failures_total", "Failed exchanges with engines.", ("role", "pod", "cause")
         )
@@ -103,7 +106,7 @@ class Metrics:
             f"{prefix}inter_chunk_seconds", "Mean time between two pieces of a stream, once per stream.", FAST
         )
         self.families: list[Counter | Gauge | Histogram] = [
-            self.requests, self.leg_failures, self.retries, self.local, self.releases,
+            self.requests, self.choices, self.leg_failures, self.retries, self.local, self.releases,
             self.canaries, self.ttft, self.duration, self.prefill, self.decode_wait, self.chunk_gap,
         ]  # fmt: skip
 

@@ -34,14 +34,14 @@ class Relay(Leg):
     def start(self) -> None:
         gateway = self._gateway
         now = gateway.wheel.clock()
-        target = choose_decode(gateway.pool.lanes, now, self._failed)
-        if target is None:
+        chosen = choose_decode(gateway.pool.lanes, now, self._failed)
+        if chosen is None:
             text = "No decode engine is ready to answer; try again in a moment."
             self._fail(Failure(503, "decode_unavailable", text, 1))
             return
-        self._engine, self._parts = target.engine, []
+        self._engine, self._parts = chosen[0].engine, []
         gateway.wheel.arm(self._edge.deadline, now + TIMEOUT)
-        request, endpoint = self._request, target.engine.endpoint
+        request, endpoint = self._request, self._engine.endpoint
         head = b"%b %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n" % (
             request.method, request.path, endpoint.authority, len(request.body), request.forwarded,
         )  # fmt: skip

@@ -42,15 +42,16 @@ REJECTED: Final = {
 
 def release(gateway: "Gateway", transfer: Transfer, lane: str, failed: tuple[Engine, ...]) -> None:
     """Have some D of the lane tell P that the blocks of ``transfer`` are not wanted."""
-    target = choose_decode_in(gateway.pool.lanes, lane, gateway.wheel.clock(), failed, ())
-    if target is None:
+    chosen = choose_decode_in(gateway.pool.lanes, lane, gateway.wheel.clock(), failed, ())
+    if chosen is None:
         gateway.metrics.releases.add("no_decode_engine")
         return
-    endpoint = target.engine.endpoint
+    engine = chosen[0].engine
+    endpoint = engine.endpoint
     body = msgspec.json.encode({**REJECTED, "kv_transfer_params": build_decode_params(transfer)})
     head = b"POST /v1/completions HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    again = partial(release, gateway, transfer, lane, (*failed, target.engine))
-    endpoint.send(head % (endpoint.authority, len(body)), (body,), _Release(gateway, target.engine, again))
+    again = partial(release, gateway, transfer, lane, (*failed, engine))
+    endpoint.send(head % (endpoint.authority, len(body)), (body,), _Release(gateway, engine, again))
 
 
 class _Release(Leg):

@@ -23,7 +23,7 @@ from pdserving.proxy.http.upstream import CONNECT
 from pdserving.proxy.pool import Engine, Target
 from pdserving.proxy.prefill_leg import PrefillLeg, parse_answer
 from pdserving.proxy.release import LINGER, Orphan, release
-from pdserving.proxy.routing import choose_decode, choose_decode_in, choose_prefill
+from pdserving.proxy.routing import Choice, choose_decode, choose_decode_in, choose_prefill
 
 if TYPE_CHECKING:
     from pdserving.proxy.gateway import Gateway
@@ -75,8 +75,9 @@ class Session(Answering):
         if chosen is None:
             self._no_prefill("no prefill engine is ready")
             return
-        lane, target = chosen
-        self._lane, self._prefill, self._asked = lane.name, target, now
+        target, reason = chosen
+        gateway.metrics.choices.add("prefill", reason)
+        self._lane, self._prefill, self._asked = target.engine.seen.lane, target, now
         self._transfer = rewrite.Transfer(make_id(), target.engine_id, target.engine.bootstrap_url)
         body = rewrite.build_prefill_body(self._api.dialect, self._prompt, self._transfer.transfer_id)
         self._leg = leg = PrefillLeg(self, target, self._tokens)
@@ -163,11 +164,13 @@ class Session(Answering):
             gateway.metrics.leg_failures.add("prefill", self._prefill.engine.seen.pod, "restarted")
             self._restart("the prefill engine was restarted")
             return
-        target = self._choose_decode(now)
-        if target is None:
+        chosen = self._choose_decode(now)
+        if chosen is None:
             self._release()
             self._no_decode()
             return
+        target, reason = chosen
+        gateway.metrics.choices.add("decode", reason)
         self._decode, self._asked = target, now
         body = rewrite.build_decode_body(self._prompt, self._transfer)
         self._leg = leg = DecodeLeg(self, target, self._tokens)
@@ -175,7 +178,7 @@ class Session(Answering):
         self._wait(now, gateway.config.first_byte_timeout if self._streamed else gateway.config.request_timeout)
         target.engine.endpoint.send(self._head(target, sum(map(len, body)), b""), body, leg)
 
-    def _choose_decode(self, now: float) -> Target | None:
+    def _choose_decode(self, now: float) -> Choice | None:
         lanes = self._gateway.pool.lanes
         if self._transfer is None or self._prefill is None:
             return choose_decode(lanes, now, self._failed_decodes)
