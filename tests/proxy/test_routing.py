@@ -1,9 +1,13 @@
 """Which of the usable engines a request gets, and the reason that is counted."""
 
+import asyncio
 from collections.abc import Sequence
 
-from pdserving.proxy.pool import Target
-from pdserving.proxy.routing import choose, choose_decode, choose_decode_in, choose_prefill
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdserving.proxy.pool import Pool, Target
+from pdserving.proxy.routing import RAMP_SECONDS, RAMP_START, choose, choose_decode, choose_decode_in, choose_prefill
 from tests.proxy import engine as faults
 from tests.proxy.conftest import Launch, Proxy
 from tests.proxy.test_pool import pool_of, sighting
@@ -45,6 +49,46 @@ async def test_a_fresh_engine_is_ramped_up() -> None:
     new.since = 1000.0
     assert pick([old, new], 1001.0) is old, "200 tokens are a lot for an engine of one second"
     assert pick([old, new], 1020.0) is new
+
+
+# ---- fresh engines
+
+
+@given(
+    age=st.floats(0, RAMP_SECONDS * 2),
+    before=st.integers(0, 100_000),
+    sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=200),
+)
+async def test_a_fresh_engine_never_gets_more_than_its_share(age: float, before: int, sizes: list[int]) -> None:
+    pool = await pool_of(sighting("decode", "old"), sighting("decode", "new"))
+    old, new = pool.lanes[0].decodes
+    new.since = 1000.0
+    old.enter(before)
+    share = min(max(RAMP_START, age / RAMP_SECONDS), 1.0)
+    for size in sizes:
+        pick([old, new], 1000.0 + age).enter(size)
+        assert new.load <= share * old.load + max(sizes)
+
+
+async def test_what_makes_an_engine_fresh() -> None:
+    now = 1000.0
+    pool = Pool(asyncio.get_running_loop(), 1.0, lambda: now)
+
+    def since(name: str) -> float:
+        return next(engine.targets[0].since for engine in pool.decodes if engine.seen.pod == name)
+
+    first = sighting("decode", "first", incarnation="0/a")
+    pool.update([first])
+    assert since("first") == 0.0, "there is nobody to take its load meanwhile"
+    second = sighting("decode", "second")
+    pool.update([first, second])
+    assert (since("first"), since("second")) == (0.0, 1000.0), "seen when it was ready already"
+    now = 2000.0
+    pool.update([first, sighting("decode", "second", ready=False)])
+    pool.update([first, second])
+    assert since("second") == 2000.0, "ready again"
+    pool.update([sighting("decode", "first", incarnation="1/b"), second])
+    assert since("first") == 2000.0, "restarted between two looks"
 
 
 # ---- reasons

@@ -54,7 +54,7 @@ class App:
         loop = asyncio.get_running_loop()
         self.config = config
         self.wheel = Wheel(clock or time.monotonic)  # not loop.time: uvloop's has milliseconds
-        self.pool = Pool(loop, config.connect_timeout)
+        self.pool = Pool(loop, config.connect_timeout, self.wheel.clock)
         self.gateway = Gateway(config, self.wheel, self.pool)
         self.admin = AdminServer(self.gateway)
         self._discovery = source.discover(self.pool, config)

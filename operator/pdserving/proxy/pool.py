@@ -93,6 +93,11 @@ class Engine:
             return False
         return self.seen.role == labels.DECODE or (self.epoch is not None and self.epoch.complete)
 
+    def ramp_up(self, now: float) -> None:
+        """As fresh from now on."""
+        for target in self.targets:
+            target.since = now
+
     def wake(self) -> None:
         waiting, self.waiting = self.waiting, []
         for go_on in waiting:
@@ -136,9 +141,12 @@ class Lane:
 
 
 class Pool:
-    def __init__(self, loop: asyncio.AbstractEventLoop, connect_timeout: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connect_timeout: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._loop = loop
         self._connect_timeout = connect_timeout
+        self._clock = clock
         self.engines: dict[tuple[str, str, str, str, int], Engine] = {}
         self.lanes: list[Lane] = []
         self.changed = asyncio.Event()
@@ -149,21 +157,30 @@ class Pool:
         wanted = {sighting.identity: sighting for sighting in sightings}
         for identity in [identity for identity in self.engines if identity not in wanted]:
             self._remove(self.engines.pop(identity))
+        roles = {engine.seen.role for engine in self.engines.values()}
         for identity, sighting in wanted.items():
             engine = self.engines.get(identity)
             if engine is None:
-                self.engines[identity] = Engine(sighting, self._loop, self._connect_timeout)
-                self.changed.set()
+                self.engines[identity] = self._add(sighting, beside_others=sighting.role in roles)
             else:
                 self._refresh(engine, sighting)
         self.rebuild()
+
+    def _add(self, sighting: Sighting, *, beside_others: bool) -> Engine:
+        """An engine that joins others may be ready at first sight, and is ramped up all the same."""
+        engine = Engine(sighting, self._loop, self._connect_timeout)
+        if beside_others:
+            engine.ramp_up(self._clock())
+        self.changed.set()
+        return engine
 
     def _refresh(self, engine: Engine, sighting: Sighting) -> None:
         if sighting.incarnation != engine.seen.incarnation:
             self.drop_epoch(engine, "the engine was restarted")
             self.changed.set()
-        if sighting.ready and not engine.seen.ready and sighting.role == labels.DECODE:
-            engine.targets[0].since = time.monotonic()
+            engine.ramp_up(self._clock())
+        elif sighting.ready and not engine.seen.ready and sighting.role == labels.DECODE:
+            engine.ramp_up(self._clock())
         engine.seen = sighting
 
     def _remove(self, engine: Engine) -> None:
@@ -182,7 +199,7 @@ class Pool:
 
     def _replace_epoch(self, engine: Engine, epoch: Epoch) -> None:
         engine.epoch = epoch
-        now, many = time.monotonic(), len(epoch.engine_ids) > 1
+        now, many = self._clock(), len(epoch.engine_ids) > 1
         engine.targets = [
             Target(engine, rank, engine_id, many=many, since=now)
             for rank, engine_id in sorted(epoch.engine_ids.items())
