@@ -55,7 +55,7 @@ def _build_container(group: Group, image: str, pull_policy: str) -> dict[str, An
             {"name": "admin", "containerPort": labels.PROXY_ADMIN_PORT},
         ],
         "resources": {name: quantities for name, quantities in resources.items() if quantities},
-        "readinessProbe": _probe("/ready", period=2, failures=2),
+        "readinessProbe": _probe("/ready", period=2, failures=5),
         "livenessProbe": _probe("/health", period=10, failures=6),
         "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
         "securityContext": {
