@@ -62,6 +62,8 @@ class FakeEngine:
         self.sent: int | None = 0
         """Transfers, as P counts them; None for a version that does not."""
         self.counts_sent = True
+        self.send_bytes, self.send_seconds = 32 << 20, 0.015
+        """Of each transfer."""
         self.weights = "a"
         """KV cache of other weights gives other tokens."""
         self.moves = True
@@ -265,10 +267,12 @@ class Exchange:
 
     async def send_metrics(self) -> None:
         engine = self.engine
-        gauges = {"num_requests_running": engine.running, "num_requests_waiting": engine.waiting}
+        gauges: dict[str, float] = {"num_requests_running": engine.running, "num_requests_waiting": engine.waiting}
         if engine.role == "prefill" and engine.sent is not None:
             gauges["mooncake_xfer_time_seconds_count"] = engine.sent
-        lines = [f'vllm:{name}{{engine="0",model_name="tiny"}} {value}.0' for name, value in gauges.items()]
+            gauges["mooncake_xfer_time_seconds_sum"] = engine.sent * engine.send_seconds
+            gauges["mooncake_bytes_transferred_sum"] = engine.sent * engine.send_bytes
+        lines = [f'vllm:{name}{{engine="0",model_name="tiny"}} {float(value)}' for name, value in gauges.items()]
         counter = 'vllm:prompt_tokens_by_source_total{engine="0",model_name="tiny"'
         lines += [f'{counter},source="{source}"}} {value}.0' for source, value in engine.counts.items()]
         body = ("\n".join(lines) + "\n").encode()

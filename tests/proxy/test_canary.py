@@ -189,6 +189,31 @@ async def test_prefill_must_count_a_transfer_if_it_counts_any(launch: Launch, mo
     assert outcome.text.endswith("counts no transfer")
 
 
+async def test_canaries_of_an_idle_engine_measure_its_rate(launch: Launch) -> None:
+    proxy = await launch()
+    rates, (engine,) = proxy.app.gateway.rates, proxy.app.pool.prefills
+    for _ in range(5):
+        await fly(proxy)
+    assert rates.describe(engine) is None, (
+        "P counts nothing before its first transfer, and the second is the first seen"
+    )
+    await fly(proxy)
+    described = rates.describe(engine)
+    assert described is not None
+    assert described["rate"] == pytest.approx((32 << 20) / 0.015, rel=0.001)
+    assert described["ceiling"] == pytest.approx((32 << 20) / 0.010, rel=0.001)
+    (entry,) = (await proxy.admin("/debug/pool"))["prefill"]
+    assert entry["sends"] == described
+
+
+async def test_a_busy_engine_is_not_measured(launch: Launch) -> None:
+    proxy = await launch()
+    proxy.prefills[0].running = 1
+    for _ in range(8):
+        assert await fly(proxy) == Outcome(c.VERIFIED)
+    assert proxy.app.gateway.rates.describe(proxy.app.pool.prefills[0]) is None
+
+
 async def test_an_answer_without_token_ids_proves_nothing(launch: Launch) -> None:
     proxy = await launch()
     proxy.decodes[0].faults = [ends_by_stop]

@@ -16,7 +16,11 @@ vllm:external_prefix_cache_hits_total{engine="0",model_name="m"} 4000.0
 vllm:num_requests_running{engine="0",model_name="m"} 3.0
 vllm:num_requests_waiting{engine="0",model_name="m"} 2.0
 vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="deferred"} 2.0
+vllm:mooncake_xfer_time_seconds_bucket{engine="0",le="0.005",model_name="m"} 6.0
 vllm:mooncake_xfer_time_seconds_count{engine="0",model_name="m"} 7.0
+vllm:mooncake_xfer_time_seconds_sum{engine="0",model_name="m"} 0.25
+vllm:mooncake_bytes_transferred_sum{engine="0",model_name="m"} 2.5e+08
+vllm:mooncake_bytes_transferred_sum{engine="1",model_name="m"} 1e+08
 """
 
 
@@ -27,7 +31,9 @@ def started() -> Flow:
 
 
 def test_counters_are_summed_over_ranks_by_source() -> None:
-    assert parse_reading(EXPOSITION) == Reading(fetched=1100, computed=12, cached=5, running=3, waiting=2, sent=7)
+    assert parse_reading(EXPOSITION) == Reading(
+        fetched=1100, computed=12, cached=5, running=3, waiting=2, sent=7, sent_bytes=3.5e8, sent_seconds=0.25
+    )
 
 
 def test_an_engine_that_does_not_count_by_source_is_not_judged() -> None:

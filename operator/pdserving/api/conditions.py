@@ -19,6 +19,8 @@ BOOTSTRAP_READY: Final = "BootstrapReady"
 """Every ready prefill engine has registered all its ranks in its bootstrap server, as the proxies see it."""
 KV_TRANSFER_VERIFIED: Final = "KVTransferVerified"
 """KV cache moved between engines and gave right tokens, by canaries of the proxies and the engines' own counters."""
+RDMA_DEGRADED: Final = "RDMADegraded"
+"""KV cache moves at a rate that is no RDMA's; only with protocol rdma, a preflight and canaries."""
 PREFILL_AVAILABLE: Final = "PrefillAvailable"
 DECODE_AVAILABLE: Final = "DecodeAvailable"
 PROXY_AVAILABLE: Final = "ProxyAvailable"
@@ -31,6 +33,7 @@ TYPES: Final = (
     PREFLIGHT_PASSED,
     BOOTSTRAP_READY,
     KV_TRANSFER_VERIFIED,
+    RDMA_DEGRADED,
     PREFILL_AVAILABLE,
     DECODE_AVAILABLE,
     PROXY_AVAILABLE,
@@ -113,6 +116,11 @@ CANARY_INCONCLUSIVE: Final = "CanaryInconclusive"
 KV_MOVES: Final = "KVMoves"
 """This and the next without canaries: what the counters say of real traffic."""
 NO_TRANSFER_SEEN: Final = "NoTransferSeen"
+
+# RDMADegraded
+SLOW_TRANSFERS: Final = "SlowTransfers"
+RATE_AS_EXPECTED: Final = "RateAsExpected"
+RATE_UNKNOWN: Final = "RateUnknown"
 
 # PrefillAvailable, DecodeAvailable, ProxyAvailable
 ALL_READY: Final = "AllReady"

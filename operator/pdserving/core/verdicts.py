@@ -10,6 +10,7 @@ from pdserving.core.failures import Failure
 from pdserving.core.group import Problem
 from pdserving.core.pairs import judge_pairs
 from pdserving.core.preflight import judge_preflight
+from pdserving.core.rates import judge_rate
 from pdserving.core.situation import Situation, diagnose, find_obstacle
 from pdserving.core.transfer import judge_transfer
 from pdserving.core.view import ROLES, Scale
@@ -30,6 +31,8 @@ def judge(situation: Situation) -> dict[str, Verdict]:
     }
     if situation.preflight:
         verdicts[c.PREFLIGHT_PASSED] = judge_preflight([pod for role in ROLES for pod in view.pods(role, shown.name)])
+    if situation.preflight and situation.canaries:
+        verdicts[c.RDMA_DEGRADED] = judge_rate(view, shown.name)
     obstacle = find_obstacle(situation, failures)
     verdicts[c.STALLED] = _judge_stalled(situation.problem, obstacle)
     verdicts[c.RECONCILING] = _judge_reconciling(situation, verdicts[c.STALLED])

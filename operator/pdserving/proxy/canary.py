@@ -77,7 +77,8 @@ class _Canary:
         after = await self._read_decode()
         self._require_moved(before, after)
         if sender.sent:
-            await self._require_sent(sender.sent)
+            counted = await self._require_sent(sender.sent)
+            self._gateway.rates.take(self._prefill.target.engine, self._decode.target.engine, sender, counted)
         try:
             reference, hit = await self._compute(self._build_body(model), after)
         except StoppedError as stopped:
@@ -148,12 +149,13 @@ class _Canary:
         if computed >= HALF:
             raise StoppedError(c.CANARY_INCONCLUSIVE, "in the counters other requests hide what the canary did")
 
-    async def _require_sent(self, before: float) -> None:
+    async def _require_sent(self, before: float) -> Reading:
         """P has counted one more. One that has not counted yet may be of a version that tells nothing while idle."""
         try:
             async with asyncio.timeout(COUNT_SECONDS):
-                while (await self._prefill.read()).sent == before:  # noqa: ASYNC110 - another process's count
+                while (now := await self._prefill.read()).sent == before:  # noqa: ASYNC110 - another process's count
                     await asyncio.sleep(COUNT_PAUSE)
+                return now
         except TimeoutError:
             raise StoppedError(c.CANARY_INCONCLUSIVE, f"{self._prefill.name} counts no transfer") from None
 

@@ -19,6 +19,7 @@ from pdserving.proxy.metrics import Metrics
 from pdserving.proxy.pages import build_pages, register_gauges
 from pdserving.proxy.pairs import Pairs
 from pdserving.proxy.pool import Engine, Pool
+from pdserving.proxy.rates import Rates
 from pdserving.proxy.relay import Relay
 from pdserving.proxy.session import Session
 from pdserving.proxy.tls import Certificate
@@ -42,6 +43,7 @@ class Gateway:
             self.certificate = Certificate(config.tls_cert_file, config.tls_key_file, wheel)
         self.epochs = EpochReader(pool, config)
         self.transfers = TransferWatch(pool)
+        self.rates = Rates()
         self.verification = Verification(self, config.verify_interval) if config.verify_interval else None
         self.edges: set[ClientEdge] = set()
         self.draining = False

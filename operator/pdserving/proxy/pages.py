@@ -42,6 +42,8 @@ def build_admin_pages(gateway: "Gateway") -> dict[bytes, Page]:
         described = gateway.pool.describe() | {"ready": gateway.ready, "obstacles": gateway.obstacles}
         for engine, entry in zip(gateway.pool.decodes, described["decode"], strict=True):
             entry["kv"] = gateway.transfers.flow(engine).describe()
+        for engine, entry in zip(gateway.pool.prefills, described["prefill"], strict=True):
+            entry["sends"] = gateway.rates.describe(engine)
         if gateway.verification is not None:
             described["pairs"] = gateway.verification.describe()
         return Reply(200, msgspec.json.encode(described))
@@ -88,6 +90,12 @@ def register_gauges(gateway: "Gateway") -> None:
         known = [pair for pair in pairs if pair["state"] != PAIR_UNKNOWN]
         return [((pair["prefill"], pair["decode"]), int(pair["state"] == PAIR_VERIFIED)) for pair in known]
 
+    def sends() -> Iterable[Sample]:
+        rates = [(engine.seen.pod, gateway.rates.describe(engine)) for engine in pool.prefills]
+        return [((pod,), rate["rate"]) for pod, rate in rates if rate is not None]
+
+    text = "Bytes a second of a transfer of KV cache, the best of an idle prefill engine's last canaries."
+    gauge("kv_send_rate", text, ("prefill",), sends)
     text = "1 if canaries proved a pair of engines, 0 if they failed."
     gauge("pair_verified", text, ("prefill", "decode"), verified)
     text = "1 while a decode engine fetches KV cache, 0 while it computes what it should fetch."

@@ -15,7 +15,8 @@ from pdserving.proxy.pool import Engine
 ANSWER_SECONDS: Final = 5.0
 
 _SAMPLE: Final = re.compile(
-    rb"^vllm:(prompt_tokens_by_source_total|num_requests_running|num_requests_waiting|mooncake_xfer_time_seconds_count)"
+    rb"^vllm:(prompt_tokens_by_source_total|num_requests_running|num_requests_waiting"
+    rb"|mooncake_xfer_time_seconds_count|mooncake_xfer_time_seconds_sum|mooncake_bytes_transferred_sum)"
     rb"\{([^}]*)\} (\S+)$",
     re.MULTILINE,
 )
@@ -34,6 +35,9 @@ class Reading:
     waiting: float = 0.0
     sent: float | None = None
     """Transfers that a prefill engine has sent; vLLM counts them since 0.33."""
+    sent_bytes: float = 0.0
+    sent_seconds: float = 0.0
+    """What they took, added up, also where they ran at the same time."""
 
     @property
     def prompt_tokens(self) -> float:
@@ -56,6 +60,8 @@ def parse_reading(exposition: bytes) -> Reading | None:
         running=sums.get(b"num_requests_running", 0.0),
         waiting=sums.get(b"num_requests_waiting", 0.0),
         sent=sums.get(b"mooncake_xfer_time_seconds_count"),
+        sent_bytes=sums.get(b"mooncake_bytes_transferred_sum", 0.0),
+        sent_seconds=sums.get(b"mooncake_xfer_time_seconds_sum", 0.0),
     )
 
 
