@@ -12,13 +12,14 @@ import socket
 import ssl
 import subprocess
 import tempfile
-import urllib.request
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from http import HTTPStatus
+from http.client import HTTPSConnection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 from e2e.cluster import components, paths, shell
 from e2e.cluster.components import Component, Layout
@@ -37,8 +38,10 @@ def write_identities(layout: Layout) -> None:
 def is_ready(layout: Layout) -> bool:
     """Whether the API server says so itself; it tells anyone."""
     trusted = ssl.create_default_context(cafile=layout.pki.certificate("ca"))
-    with urllib.request.urlopen(f"{layout.server}/readyz", context=trusted, timeout=5) as answer:
-        return bool(answer.status == HTTPStatus.OK)
+    server = urlsplit(layout.server).netloc
+    with closing(HTTPSConnection(server, context=trusted, timeout=5)) as connection:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == HTTPStatus.OK
 
 
 class ControlPlane:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,15 @@ class Request:
     namespace: str
     name: str
     code: int
+    authorized: bool = True
+    message: str = ""
 
     @property
     def right(self) -> tuple[str, str, str]:
         return self.group, self.resource, self.verb
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.resource} {self.namespace}/{self.name} -> {self.code}"
+        return f"{self.verb} {self.resource} {self.namespace}/{self.name} -> {self.code} {self.message}".rstrip()
 
 
 def requests(log: Path, user: str) -> Iterator[Request]:
@@ -46,6 +49,7 @@ def _counts(event: dict[str, Any]) -> bool:
 def _request(event: dict[str, Any]) -> Request:
     ref = event["objectRef"]
     resource = "/".join(filter(None, (ref.get("resource", ""), ref.get("subresource"))))
+    status = event.get("responseStatus", {})
     return Request(
         at=datetime.fromisoformat(event["requestReceivedTimestamp"]),
         verb=event["verb"],
@@ -53,8 +57,27 @@ def _request(event: dict[str, Any]) -> Request:
         resource=resource,
         namespace=ref.get("namespace", ""),
         name=ref.get("name", ""),
-        code=event.get("responseStatus", {}).get("code", 0),
+        code=status.get("code", 0),
+        authorized=event.get("annotations", {}).get("authorization.k8s.io/decision") == "allow",
+        message=status.get("message", ""),
     )
+
+
+def forbidden(seen: Iterable[Request]) -> list[Request]:
+    """Requests that were refused for good.
+
+    Not those on a namespace that is ending, and not those that RBAC refused once and allowed before or after: an API
+    server that has just started refuses everyone until it has read the roles.
+    """
+    everything = list(seen)
+    allowed = {request.right for request in everything if request.authorized}
+    return [
+        request
+        for request in everything
+        if request.code == HTTPStatus.FORBIDDEN
+        and "being terminated" not in request.message
+        and (request.authorized or request.right not in allowed)
+    ]
 
 
 def writes(seen: Iterable[Request]) -> list[Request]:

@@ -64,9 +64,12 @@ class Release:
         return [pod["metadata"]["name"] for pod in self.kubectl.list("pods", SELECTOR)]
 
     def active(self) -> str:
-        """The pod that holds the Lease."""
+        """The pod that holds the Lease; right after a restart none may hold it yet."""
+        return eventually("a replica holds the Lease", self._holder, within=60)
+
+    def _holder(self) -> str:
         holder: str = self.kubectl.get("lease", DEPLOYMENT)["spec"]["holderIdentity"]
-        return next(pod for pod in self.pods() if pod in holder)
+        return next((pod for pod in self.pods() if pod in holder), "")
 
     def samples(self) -> dict[str, float]:
         """Metrics of the active replica, by series and summed by name."""

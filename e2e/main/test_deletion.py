@@ -10,8 +10,6 @@ from e2e.lib.release import Release
 from e2e.lib.target import Target
 from e2e.lib.waiting import eventually
 
-pytestmark = pytest.mark.unwatched
-
 SECONDS = 60.0
 
 

@@ -10,8 +10,6 @@ from e2e.lib.trickle import trickle
 from e2e.lib.waiting import eventually
 from e2e.main.test_scaling import known_answers
 
-pytestmark = pytest.mark.unwatched
-
 LONGEST = 20.0
 
 

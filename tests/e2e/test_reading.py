@@ -1,6 +1,7 @@
 """What the end-to-end suites conclude from texts: counters, streams, the audit log. A slip here hides a failure."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,22 @@ def test_a_request_counts_once_and_leases_are_no_writes(tmp_path: Path) -> None:
     seen = list(audit.requests(log, "operator"))
     assert [request.resource for request in seen] == ["pods", "leases", "services"]
     assert [request.resource for request in audit.writes(seen)] == ["services"]
+
+
+@pytest.mark.parametrize(
+    ("authorized", "message", "allowed_later", "counts"),
+    [
+        (False, 'cannot get resource "pods"', False, True),
+        (False, 'cannot get resource "pods"', True, False),
+        (True, "violates PodSecurity", True, True),
+        (True, "unable to create new content in namespace n because it is being terminated", True, False),
+    ],
+    ids=["no-right", "roles-not-read-yet", "admission", "namespace-ends"],
+)
+def test_only_lasting_refusals_count(*, authorized: bool, message: str, allowed_later: bool, counts: bool) -> None:
+    def request(code: int, *, authorized: bool, message: str = "") -> audit.Request:
+        return audit.Request(datetime.now(UTC), "get", "", "pods", "n", "x", code, authorized, message)
+
+    refused = request(403, authorized=authorized, message=message)
+    seen = [refused, request(200, authorized=True)] if allowed_later else [refused]
+    assert audit.forbidden(seen) == ([refused] if counts else [])
