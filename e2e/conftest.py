@@ -66,7 +66,9 @@ def starting(target: Target, release: Release, kubectl: Kubectl) -> Group:
     """
     kubectl.apply(plain_engine.pod(target.engine_image), plain_engine.service())
     group = Group(kubectl, GROUP)
-    group.apply(merged(example_spec(target.engine_image), {"verification": {"mode": "Off"}}))
+    spec = example_spec(target.engine_image)
+    args = [*spec["engine"]["args"], *plain_engine.EXTRA_ARGS]
+    group.apply(merged(spec, {"verification": {"mode": "Off"}, "engine": {"args": args}}))
     return group
 
 

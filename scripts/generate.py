@@ -8,6 +8,7 @@ import difflib
 import sys
 from pathlib import Path
 
+from e2e.lib.parameters import render_table
 from pdserving.cli.crd import render_crd
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +20,7 @@ def generated() -> dict[Path, str]:
     return {
         Path("crds/pdserving.dev_pdservinggroups.yaml"): crd,
         Path("charts/pdserving/files/pdserving.dev_pdservinggroups.yaml"): crd,
+        Path("docs/parameters.md"): render_table(),
     }
 
 

@@ -6,6 +6,8 @@ from e2e.lib.asking import Question, ask
 from e2e.lib.kubectl import Kubectl
 
 NAME = "plain"
+EXTRA_ARGS = ["--enable-scale-out"]
+"""Without it vLLM keeps the generate API, tokens in and tokens out, closed."""
 
 
 def pod(image: str) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def _container(image: str) -> dict[str, Any]:
     return {
         "name": "engine",
         "image": image,
-        "args": ["--port=8000"],
+        "args": ["--port=8000", *EXTRA_ARGS],
         "env": [{"name": "HOME", "value": "/tmp"}],
         "ports": [{"name": "http", "containerPort": 8000}],
         "readinessProbe": {

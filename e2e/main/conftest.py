@@ -7,6 +7,8 @@ import pytest
 ORDER = (
     "test_tokens",
     "test_openai_client",
+    "test_parameters",
+    "test_access",
     "test_bad_input",
     "test_settled",
     "test_ownership",
