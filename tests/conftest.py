@@ -33,9 +33,14 @@ def api_server() -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def operator(api_server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """The operator as a process, with the rights that the chart gives it and resyncs every 2 seconds."""
+    """
+    The operator as a process, with the rights that the chart gives it and resyncs every 2 seconds.
+
+    Gone when the module ends: it watches all namespaces and would do what a test expects of an
+    operator of its own.
+    """
     grant(api_server, "operator")
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     with OperatorProcess(api_server.credentials("operator"), log, "--resync=2", "--lease-name=shared") as process:

@@ -101,8 +101,9 @@ async def test_what_vanished_behind_broken_watches_comes_back_without_a_resync(
     """kopf lists anew and says nothing of what is gone: the comparison that follows finds it."""
     user = f"deaf-in-{api.namespace}"
     grant(api_server, user, (api.namespace,))
-    arguments = (f"--namespace={api.namespace}", "--resync=86400")
+    arguments = (f"--namespace={api.namespace}", f"--lease-name={api.namespace}", "--resync=86400")
     with OperatorProcess(api_server.credentials(user), tmp_path / "deaf.log", *arguments) as operator:
+        operator.lead()
         await make_children(api)
         listed = operator.metric("pdserving_watch_events_total", type="LISTED")
         os.kill(operator.pid, signal.SIGSTOP)
