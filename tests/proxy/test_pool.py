@@ -204,3 +204,7 @@ async def test_a_sidelined_engine_is_the_last_resort(role: str) -> None:
     assert used() == ["a", "b"]
     pool.sideline(first, aside=False)
     assert used() == ["a"]
+    pool.distrust([first])
+    assert used() == ["b"], "one that just failed is better than one that gives wrong answers"
+    pool.distrust([])
+    assert used() == ["a"]

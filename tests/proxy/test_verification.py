@@ -1,5 +1,6 @@
 """Which pair gets the next canary, what its outcomes make of the pair, and what that costs at most."""
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -11,8 +12,16 @@ from pdserving.proxy import verification
 from pdserving.proxy.canary_engine import Outcome
 from pdserving.proxy.pool import Engine, Epoch, Sighting
 from pdserving.proxy.transfers import NOT_MOVING
-from pdserving.proxy.verification import BURST, FAILED_SECONDS, MAX_PAIRS, MINUTE, Verification, list_pairs
-from tests.proxy.conftest import Launch, Proxy, until
+from pdserving.proxy.verification import (
+    BURST,
+    FAILED_SECONDS,
+    MAX_PAIRS,
+    MINUTE,
+    Verification,
+    find_suspects,
+    list_pairs,
+)
+from tests.proxy.conftest import PATIENCE, Launch, Proxy, until
 
 INTERVAL = 600.0
 
@@ -151,6 +160,43 @@ async def test_counters_of_real_traffic_that_accuse_have_a_canary_decide(launch:
     assert states(canaries) == [PAIR_FAILED]
 
 
+async def serving(proxy: Proxy, role: str) -> set[str]:
+    """Who answers ten requests."""
+    return {(await proxy.chat()).headers[f"x-pdserving-{role}"] for _ in range(10)}
+
+
+async def test_an_engine_that_failed_with_all_is_avoided_until_a_canary_heals_it(launch: Launch) -> None:
+    proxy = await launch(prefills=2, decodes=2)
+    canaries = verify(proxy)
+    bad, good = proxy.decodes
+    bad.moves = False
+    await exhaust(canaries)
+    proxy.skip(MINUTE)
+    await exhaust(canaries)
+    assert sorted(states(canaries)) == [PAIR_FAILED] * 2 + [PAIR_VERIFIED] * 2
+    assert await serving(proxy, "decode") == {f"127.0.0.1:{good.port}"}
+    assert len(await serving(proxy, "prefill")) == 2
+    bad.moves = True
+    proxy.skip(MINUTE)
+    await exhaust(canaries)
+    assert len(await serving(proxy, "decode")) == 2
+
+
+async def test_a_pair_that_failed_is_avoided_and_its_engines_are_not(launch: Launch) -> None:
+    proxy = await launch(prefills=2, decodes=2)
+    canaries = verify(proxy)
+    await exhaust(canaries)
+    accused = next(iter(canaries._records))
+    canaries._records[accused].state = PAIR_FAILED
+    await canaries.step()
+    served = set()
+    async with asyncio.timeout(PATIENCE):
+        while len(served) < 3:
+            answer = await proxy.chat()
+            served.add((answer.headers["x-pdserving-prefill"], answer.headers["x-pdserving-decode"]))
+    assert (accused[0].seen.pod, accused[1].seen.pod) not in served
+
+
 async def test_prompts_of_canaries_accuse_nobody(launch: Launch) -> None:
     proxy = await launch()
     canaries = verify(proxy)
@@ -233,6 +279,15 @@ def test_a_large_group_is_bounded_and_every_engine_occurs() -> None:
     pairs = list_pairs(engines)
     assert len(pairs) <= MAX_PAIRS
     assert {engine for pair in pairs for engine in pair} == set(engines)
+
+
+def test_suspect_is_who_failed_with_everybody() -> None:
+    p1, p2, d1, d2 = Stub("prefill", 1), Stub("prefill", 2), Stub("decode", 1), Stub("decode", 2)
+    pairs = [(p1, d1), (p1, d2), (p2, d1), (p2, d2)]
+    assert find_suspects(pairs, pairs[:1]) == set()
+    assert find_suspects(pairs, pairs[:2]) == {p1}
+    assert find_suspects(pairs, pairs[::2]) == {d1}
+    assert find_suspects(pairs, pairs) == {p1, p2, d1, d2}
 
 
 def test_engines_of_different_lanes_are_no_pair() -> None:

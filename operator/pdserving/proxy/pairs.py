@@ -1,10 +1,12 @@
 """Pairs of a prefill and a decode engine between which KV cache does not arrive.
 
 Each of the two can be healthy with everybody else: a wrong NIC, a network policy, a GID. So it is the pair that is
-quarantined, for a time that doubles; when it is over one request probes it. A quarantine is advice: if nothing else is
-left, the pair is used.
+quarantined, for a time that doubles; when it is over one request probes it. A pair that canaries found wrong is avoided
+until a canary finds it right: its answers can look like any other's. Both are advice: if nothing else is left, the pair
+is used.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +29,8 @@ class Pair:
 class Pairs:
     def __init__(self) -> None:
         self._pairs: dict[Engine, dict[Engine, Pair]] = {}
+        self.condemned: Collection[tuple[Engine, Engine]] = ()
+        """Prefill and decode engines between which canaries failed."""
 
     def failed(self, prefill: Engine, decode: Engine, cause: str, now: float) -> None:
         self._forget_gone()
@@ -45,9 +49,10 @@ class Pairs:
 
     def blocked(self, prefill: Engine, now: float) -> tuple[Engine, ...]:
         """Decode engines to avoid with this prefill engine."""
-        if not self._pairs or prefill not in self._pairs:
+        if not self._pairs and not self.condemned:
             return ()
-        return tuple(decode for decode, pair in self._pairs[prefill].items() if self._is_closed(pair, now))
+        closed = (decode for decode, pair in self._pairs.get(prefill, {}).items() if self._is_closed(pair, now))
+        return (*closed, *(decode for owner, decode in self.condemned if owner is prefill))
 
     def _is_closed(self, pair: Pair, now: float) -> bool:
         if not pair.until:

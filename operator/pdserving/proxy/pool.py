@@ -6,7 +6,7 @@ same lane (engines of different lanes can't exchange KV cache). It is rebuilt wh
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,7 @@ class Engine:
     __slots__ = (
         "bootstrap",
         "bootstrap_error",
+        "distrusted",
         "endpoint",
         "epoch",
         "gone",
@@ -81,6 +82,8 @@ class Engine:
         self.gone = False
         self.sidelined = False
         """Just failed; used only if nothing else is there."""
+        self.distrusted = False
+        """Canaries failed with every engine that they paired it with; others come first, even sidelined ones."""
 
     @property
     def bootstrap_url(self) -> str:
@@ -222,7 +225,7 @@ class Pool:
                 targets = lane.decodes if engine.seen.role == labels.DECODE else lane.prefills
                 targets += engine.targets
         for lane in lanes.values():
-            lane.prefills, lane.decodes = _prefer(lane.prefills), _prefer(lane.decodes)
+            lane.prefills, lane.decodes = _take_best(lane.prefills), _take_best(lane.decodes)
         self.lanes = list(lanes.values())
 
     def sideline(self, engine: Engine, *, aside: bool) -> None:
@@ -230,6 +233,12 @@ class Pool:
         if engine.sidelined != aside:
             engine.sidelined = aside
             self.rebuild()
+
+    def distrust(self, engines: Collection[Engine]) -> None:
+        """Use others than these first, if there are any."""
+        for engine in self.engines.values():
+            engine.distrusted = engine in engines
+        self.rebuild()
 
     @property
     def prefills(self) -> list[Engine]:
@@ -253,9 +262,14 @@ class Pool:
         return any(lane.decodes for lane in self.lanes)
 
 
-def _prefer(targets: list[Target]) -> list[Target]:
-    """Those of engines that did not just fail; all of them if there is no other."""
-    return [target for target in targets if not target.engine.sidelined] or targets
+def _take_best(targets: list[Target]) -> list[Target]:
+    """Those of engines with the least against them."""
+    least = min(map(_rate_doubt, targets), default=0)
+    return [target for target in targets if _rate_doubt(target) == least]
+
+
+def _rate_doubt(target: Target) -> int:
+    return 2 * target.engine.distrusted + target.engine.sidelined
 
 
 def describe(engine: Engine) -> dict[str, Any]:

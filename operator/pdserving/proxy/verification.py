@@ -5,14 +5,15 @@ rounds in which each engine occurs, which also makes the pairs' connections; lat
 through its pairs in turn. Of a large group only `MAX_PAIRS` pairs are seen.
 
 What is known of a pair holds for one start of both engines. A failed canary is repeated at once, and only a second
-failure counts. Where the counters of real traffic accuse D, what was proven holds no longer and a canary decides.
+failure counts; then routing avoids the pair, and an engine whose pairs all failed, while there are others. Where the
+counters of real traffic accuse D, what was proven holds no longer and a canary decides.
 """
 
 import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -105,6 +106,7 @@ class Verification:
         gateway = self._gateway
         now = gateway.wheel.clock()
         self._refresh(now)
+        self._condemn()
         pair = self._choose(now)
         if pair is None or gateway.draining or (len(self._started) == BURST and self._started[0] + MINUTE > now):
             return None
@@ -121,6 +123,7 @@ class Verification:
         gateway.metrics.canaries.add(outcome.reason)
         if record.state != before:
             _log(pair, record)
+            self._condemn()
         return outcome
 
     def _refresh(self, now: float) -> None:
@@ -134,6 +137,13 @@ class Verification:
             elif record.state == PAIR_VERIFIED and self._gateway.transfers.flow(pair[1]).state == NOT_MOVING:
                 record.doubt(now)
         self._last = {engine: when for engine, when in self._last.items() if not engine.gone}
+
+    def _condemn(self) -> None:
+        """Tell routing which pairs failed, and which engines failed with everybody that they were paired with."""
+        failed = {pair for pair, record in self._records.items() if record.state == PAIR_FAILED}
+        if failed != self._gateway.pairs.condemned:
+            self._gateway.pairs.condemned = failed
+            self._gateway.pool.distrust(find_suspects(self._records, failed))
 
     def _choose(self, now: float) -> Pair | None:
         """Once failed first, then the unknown in their order, then the longest unconfirmed."""
@@ -183,6 +193,12 @@ def list_pairs(engines: Iterable[Engine]) -> Sequence[Pair]:
         if engine.usable:
             lanes.setdefault(engine.seen.lane, ([], []))[engine.seen.role == DECODE].append(engine)
     return list(dict.fromkeys(pair for both in lanes.values() for pair in islice(_walk(*both), MAX_PAIRS)))
+
+
+def find_suspects(pairs: Collection[Pair], failed: Collection[Pair]) -> set[Engine]:
+    """Engines all of whose pairs failed."""
+    innocent = {engine for pair in pairs if pair not in failed for engine in pair}
+    return {engine for pair in failed for engine in pair} - innocent
 
 
 def _walk(prefills: Sequence[Engine], decodes: Sequence[Engine]) -> Iterator[Pair]:
