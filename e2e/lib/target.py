@@ -10,6 +10,7 @@ this machine, and whether there is an audit log to read.
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,9 +20,12 @@ from pathlib import Path
 
 from e2e.cluster import control, paths
 from e2e.lib.kubectl import Helm, Kubectl
+from e2e.lib.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 KIND_CLUSTER = "pdserving"
+SERVICE_KNOWN = 30.0
+"""Seconds until the node's rules follow a ready pod; kube-proxy gathers changes for one."""
 OPERATOR_IMAGE, ENGINE_IMAGE = "localhost/pdserving:dev", "localhost/engine-cpu:dev"
 BUILD_CONTEXTS = {OPERATOR_IMAGE: ("images/operator", "."), ENGINE_IMAGE: ("images/engine-cpu", "images/engine-cpu")}
 """Image -> folder of its Dockerfile, and the folder that it copies from."""
@@ -50,7 +54,14 @@ class Target:
             with kubectl.forward(f"service/{service}", port) as url:
                 yield url
             return
-        yield f"http://{kubectl.get('service', service)['spec']['clusterIP']}:{port}"
+        address = kubectl.get("service", service)["spec"]["clusterIP"]
+        eventually(f"kube-proxy knows Service {service}", lambda: _accepts(address, port), within=SERVICE_KNOWN)
+        yield f"http://{address}:{port}"
+
+
+def _accepts(address: str, port: int) -> bool:
+    with socket.create_connection((address, port), timeout=5):
+        return True
 
 
 def chosen() -> str:

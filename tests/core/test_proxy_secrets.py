@@ -39,12 +39,12 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
         ({}, {"name": "http", "port": 80, "targetPort": "http"}, "http://llm.serving.svc/v1"),
         (
             {"tls": {"secretName": "t"}},
-            {"name": "https", "port": 443, "targetPort": "http", "appProtocol": "https"},
+            {"name": "https", "port": 443, "targetPort": "https", "appProtocol": "https"},
             "https://llm.serving.svc/v1",
         ),
         (
             {"tls": {"secretName": "t"}, "service": {"port": 80}},
-            {"name": "https", "port": 80, "targetPort": "http", "appProtocol": "https"},
+            {"name": "https", "port": 80, "targetPort": "https", "appProtocol": "https"},
             "https://llm.serving.svc:80/v1",
         ),
     ],

@@ -51,7 +51,7 @@ def _build_container(group: Group, image: str, pull_policy: str) -> dict[str, An
         "imagePullPolicy": pull_policy,
         "args": build_args(group),
         "ports": [
-            {"name": "http", "containerPort": labels.PROXY_PORT},
+            {"name": group.scheme, "containerPort": labels.PROXY_PORT},
             {"name": "admin", "containerPort": labels.PROXY_ADMIN_PORT},
         ],
         "resources": {name: quantities for name, quantities in resources.items() if quantities},
@@ -112,7 +112,7 @@ def _owned(group: Group, base: dict[str, Any]) -> list[Owned]:
         Owned((*PROXY, "image"), "use spec.proxy.image"),
         Owned((*PROXY, "imagePullPolicy"), "use spec.proxy.imagePullPolicy"),
         Owned((*PROXY, "args"), "use the fields of spec.proxy and spec.verification"),
-        Owned((*PROXY, "ports", "name=http"), "use spec.proxy.service.port"),
+        Owned((*PROXY, "ports", f"name={group.scheme}"), "use spec.proxy.service.port"),
         Owned((*PROXY, "ports", "name=admin"), "remove it"),
         Owned((*PROXY, "lifecycle", "preStop"), "remove it: it keeps requests away from a proxy that stops"),
         Owned(("spec", "serviceAccountName"), "remove it: the account lets the proxy watch the group's pods"),

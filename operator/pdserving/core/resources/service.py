@@ -25,9 +25,12 @@ def build_decode_service(group: Group) -> dict[str, Any]:
 
 
 def build_endpoint_service(group: Group) -> dict[str, Any]:
-    """Where clients go."""
+    """Where clients go.
+
+    The target port has the scheme's name: while TLS is turned on or off, only proxies that speak it stand behind it.
+    """
     service = group.spec.proxy.service
-    port = {"name": group.scheme, "port": group.service_port, "targetPort": "http"}
+    port: dict[str, Any] = _port(group.scheme, group.service_port, group.scheme)
     if group.scheme == "https":
         port["appProtocol"] = "https"
     manifest = _build(
