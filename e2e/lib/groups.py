@@ -61,13 +61,15 @@ class Group:
         self.wait_condition("Ready", "True", seconds)
 
     def wait_condition(self, kind: str, status: str, seconds: float) -> dict[str, Any]:
-        def check() -> dict[str, Any]:
-            condition = self.condition(kind)
-            if condition.get("status") != status:
-                raise NotYetError(f"{condition.get('status')} {condition.get('reason')}: {condition.get('message')}")
-            return condition
+        what = f"{kind}={status} of {self.name}"
+        return eventually(what, lambda: self.has_condition(kind, status), within=seconds, every=1.0)
 
-        return eventually(f"{kind}={status} of {self.name}", check, within=seconds, every=1.0)
+    def has_condition(self, kind: str, status: str) -> dict[str, Any]:
+        """The condition; raises `NotYetError` with what it says while its status is another one."""
+        condition = self.condition(kind)
+        if condition.get("status") != status:
+            raise NotYetError(f"{condition.get('status')} {condition.get('reason')}: {condition.get('message')}")
+        return condition
 
     def scale(self, seconds: float = START_SECONDS, **replicas: int) -> None:
         """Set replicas by role and wait until exactly so many pods of it are ready."""
